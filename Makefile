@@ -1,0 +1,29 @@
+# Two commands do everything, set-up included: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test setup lint clean
+
+demo: setup
+	$(BIN)/clove compare --algorithms clove,ifca,fedavg,local --dataset digits --mixing label-skew-1 --rounds 20
+
+test: setup lint
+	$(BIN)/pytest -n 2 --cov=clove --cov-report=term:skip-covered
+	$(BIN)/coverage report --include='*/clove/clustering/*,*/clove/algorithms/*' --fail-under=95
+
+lint: setup
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("clove needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,26 @@
+"""Errors and warnings that say what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class CloveError(Exception):
+    """Something the user can mend: the message says what and how."""
+
+
+class CloveWarning(UserWarning):
+    """Something the user should know; the work goes on."""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> CloveError:
+    """Make the error for a name nobody knows, with the nearest one that exists.
+
+    >>> unknown_name("algorithm", "clov", ["clove", "ifca"])
+    CloveError("unknown algorithm 'clov': did you mean 'clove'? Known: clove, ifca")
+    """
+    names = sorted(known)
+    near = get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f": did you mean {near[0]!r}?" if near else "."
+    return CloveError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}")
