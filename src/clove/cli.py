@@ -1,0 +1,289 @@
+"""The command line: thin. What it does is done by `clove.runs`; what it shows, by rich."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from clove.errors import CloveError, CloveWarning
+
+if TYPE_CHECKING:
+    from clove.report.live import Live
+    from clove.runs.build import Clients
+    from clove.runs.settings import Settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Clustered, personalised federated learning: find the groups, train a model for each.",
+)
+out = Console()
+err = Console(stderr=True)
+
+SettingsFile = Annotated[
+    Path | None, typer.Argument(help="A settings file, such as a run folder's settings.toml.")
+]
+Dataset = Annotated[str | None, typer.Option(help="Data set, e.g. digits.")]
+Mixing = Annotated[str | None, typer.Option(help="How clients differ, e.g. label-skew-1.")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Engine = Annotated[str | None, typer.Option(help="auto, sequential or vectorized.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
+Out = Annotated[Path | None, typer.Option(help="Folder to write to (default: a new one in runs/).")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; see `clove options`."),
+]
+
+
+@app.command()
+def run(
+    settings: SettingsFile = None,
+    dataset: Dataset = None,
+    mixing: Mixing = None,
+    algorithm: Annotated[str | None, typer.Option(help="Method, e.g. clove.")] = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    device: Device = None,
+    engine: Engine = None,
+    data_dir: DataDir = None,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="Folder for the run.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    set_: Set = None,
+) -> None:
+    """Run one method on one federation."""
+    named = _named(settings, set_, locals())
+    with plain_words(), _live(quiet) as live:
+        from clove.runs.api import run_settings
+        from clove.runs.settings import from_names
+
+        chosen = from_names(**named)
+        clients = _gather(chosen)
+        home = out_folder or free_folder(
+            f"{chosen.dataset}-{chosen.mixing}-{chosen.algorithm}-seed{chosen.seed}"
+        )
+        with resumable(home):
+            result = run_settings(chosen, clients, home, live.watch(chosen.algorithm, chosen.seed))
+    _show([result.summary()], home, as_json)
+
+
+@app.command()
+def compare(
+    algorithms: Annotated[str, typer.Option(help="Methods, separated by commas.")],
+    settings: SettingsFile = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    dataset: Dataset = None,
+    mixing: Mixing = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    device: Device = None,
+    engine: Engine = None,
+    data_dir: DataDir = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the comparison.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    set_: Set = None,
+) -> None:
+    """Run several methods on the same clients and put them side by side."""
+    named = _named(settings, set_, locals())
+    named.pop("algorithm", None)
+    methods = [name.strip() for name in algorithms.split(",") if name.strip()]
+    with plain_words(), _live(quiet) as live:
+        from clove.runs.compare import compare as run_comparison
+
+        name = f"compare-{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
+        home = out_folder or free_folder(name)
+        with resumable(home):
+            comparison = run_comparison(
+                methods, seeds=seeds, out=home, watch=live.update, **named
+            )
+    _show(comparison.summaries, home, as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Continue a run or a comparison that was stopped."""
+    with plain_words(), _live(quiet) as live, resumable(folder):
+        from clove.runs.api import resume as resume_run
+        from clove.runs.compare import is_comparison, resume_comparison
+
+        if is_comparison(folder):
+            summaries = resume_comparison(folder, watch=live.update).summaries
+        else:
+            result = resume_run(
+                folder, watch=lambda p: live.update(_algorithm(p), p.prepared.settings.seed, p)
+            )
+            summaries = [result.summary()]
+    _show(summaries, folder, as_json)
+
+
+@app.command()
+def options(
+    algorithm: Annotated[str, typer.Option(help="Method whose options to list.")] = "clove",
+    dataset: Annotated[str, typer.Option(help="Data set whose options to list.")] = "digits",
+    mixing: Annotated[str, typer.Option(help="Mixing whose options to list.")] = "label-skew-1",
+) -> None:
+    """List every setting, for files, --set and Python, with its default."""
+    with plain_words():
+        from clove.runs.settings import SECTIONS, Settings, algorithm_options, data_options
+
+        sections: dict[str, dict[str, Any]] = {
+            title: {name: getattr(Settings(), name) for name in names}
+            for title, names in SECTIONS.items()
+        }
+        sections[f"data ({dataset}, {mixing})"] = data_options(dataset, mixing)
+        sections[f"algorithm ({algorithm})"] = {
+            name: default for name, (_, default) in algorithm_options(algorithm).items()
+        }
+    table = Table("setting", "default")
+    for title, values in sections.items():
+        table.add_section()
+        table.add_row(f"[bold]{escape(title)}[/]", "")
+        for name, value in values.items():
+            table.add_row(f"  {name}", "" if value is None else escape(str(value)))
+    out.print(table)
+
+
+# ---------------------------------------------------------------------------------- arguments
+
+
+def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings by name: from the file, then from --set, then from the options."""
+    names = (
+        *("dataset", "mixing", "algorithm", "rounds", "seed", "device", "engine", "data_dir"),
+    )
+    with plain_words():
+        from clove.runs.settings import read_settings
+
+        settings = {} if file is None else read_settings(file)
+        settings |= dict(_pair(text) for text in pairs or [])
+    return settings | {n: given[n] for n in names if given.get(n) is not None}
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Read KEY=VALUE; the value as TOML where it is, else as text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise CloveError(f"--set takes KEY=VALUE, not {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def free_folder(name: str) -> Path:
+    """Return a folder in runs/ that does not exist yet."""
+    folder, number = Path("runs") / name, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{name}-{number}", number + 1
+    return folder
+
+
+def _gather(settings: Settings) -> Clients:
+    from clove.runs.build import gather_clients
+
+    clients = gather_clients(settings)
+    if clients.remark:
+        err.print(f"[yellow]note:[/] {escape(clients.remark)}")
+    return clients
+
+
+def _algorithm(progress: Any) -> str:
+    name: str = progress.prepared.settings.algorithm
+    return name
+
+
+# ----------------------------------------------------------------------------------- showing
+
+
+@contextmanager
+def _live(quiet: bool) -> Iterator[Live]:
+    from clove.report.live import Live
+
+    with Live(err, quiet=quiet) as live:
+        yield live
+
+
+def _show(summaries: list[dict[str, Any]], home: Path, as_json: bool) -> None:
+    if as_json:
+        found = [summary | {"folder": str(home)} for summary in summaries]
+        whole = {"runs": found, "folder": str(home)} if len(found) > 1 else found[0]
+        print(json.dumps(whole))
+        return
+    from clove.report.tables import as_rich, figures
+
+    one = summaries[0]
+    title = f"{one['dataset']}, {one['mixing']}: {one['clients']} clients, {one['rounds']} rounds"
+    out.print(as_rich(figures(summaries), title))
+    out.print(f"folder   {escape(str(home))}", soft_wrap=True)
+    out.print(f"picture  {escape(str(home / 'picture.png'))}", soft_wrap=True)
+
+
+@contextmanager
+def resumable(home: Path) -> Iterator[None]:
+    """On Ctrl-C, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if home.exists():
+            err.print(f"stopped. Continue with: clove resume {escape(str(home))}", soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def plain_words() -> Iterator[None]:
+    """Show errors and warnings as one line each, without a traceback."""
+    show: Callable[..., None] = warnings.showwarning
+
+    def plain(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, CloveWarning):
+            err.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CloveWarning)
+        warnings.showwarning = plain
+        try:
+            yield
+        except CloveError as error:
+            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            raise typer.Exit(1) from None
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="clove")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Mixed linear regression, drawn on the spot: each cluster has its own true parameters."""
+
+from __future__ import annotations
+
+from math import asin, cos, sin, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clove.data.dataset import Dataset
+from clove.data.options import real_number, whole_number
+from clove.errors import CloveError
+from clove.seeds import stream
+
+Array = NDArray[Any]
+
+TRAIN_SHARE = 0.8
+FARTHEST = 5  # the paper's range of distances between true parameters is [separation, 5 separation]
+TRIES = 10_000
+# Points at exactly the least distance would fall on either side of it by rounding.
+MARGIN = 1 + 1e-9
+
+
+def linear(
+    data_dir: Path | None,
+    seed: int,
+    *,
+    clusters: int = 5,
+    dimension: int = 20,
+    points: int = 6250,
+    noise: float = 1e-4,
+    separation: float = 1.0,
+) -> Dataset:
+    """Draw y = <θ*, x> + ε for every cluster, with x ~ N(0, I) and ε ~ N(0, noise²).
+
+    The true parameters θ* lie on the unit sphere, any two of them at a distance between
+    `separation` and five times that. Everything is drawn afresh for each seed. Of the `points` of a
+    cluster, 80 % are for training; labels have shape `[points, 1]`, as a network's output.
+    """
+    clusters, points = whole_number("clusters", clusters), whole_number("points", points, 2)
+    dimension = whole_number("dimension", dimension, 2)
+    noise, separation = real_number("noise", noise, 0), real_number("separation", separation)
+    truth = true_parameters(clusters, dimension, separation, seed)
+    x = np.stack(
+        [stream(seed, "linear/x", k).standard_normal((points, dimension)) for k in range(clusters)]
+    ).astype(np.float32)
+    errors = noise * stream(seed, "linear/noise").standard_normal((clusters, points))
+    y = np.einsum("kpd,kd->kp", x, truth) + errors
+    return _dataset(x, y.astype(np.float32), truth)
+
+
+def true_parameters(clusters: int, dimension: int, separation: float, seed: int) -> Array:
+    """Draw unit vectors whose pairwise distances lie in [separation, 5 separation].
+
+    The first is any; each further one is a step in a random direction away from a random earlier
+    one, back on the sphere, and accepted if it keeps its distance from the others. The step is
+    along the sphere and as long as the separation, which is the least the range allows.
+    """
+    _check_separation(clusters, separation)
+    generator = stream(seed, "linear/truth")
+    truth = _unit(generator.standard_normal(dimension))[None]
+    tries = 0
+    while len(truth) < clusters:
+        new = _step(truth[generator.integers(len(truth))], separation * MARGIN, generator)
+        distances = np.linalg.norm(truth - new, axis=1)
+        if distances.min() >= separation and distances.max() <= FARTHEST * separation:
+            truth = np.vstack([truth, new])
+            tries = 0
+        elif (tries := tries + 1) == TRIES:
+            raise CloveError(
+                f"found no {clusters} unit vectors of dimension {dimension} with distances between "
+                f"{separation:g} and {FARTHEST * separation:g}: "
+                "lower clusters or separation, or raise dimension"
+            )
+    return truth
+
+
+def _step(start: Array, distance: float, generator: np.random.Generator) -> Array:
+    """Return a unit vector at a distance from another one, in a random direction from it."""
+    direction = generator.standard_normal(len(start))
+    direction = _unit(direction - (direction @ start) * start)
+    angle = 2 * asin(min(distance / 2, 1.0))
+    return _unit(cos(angle) * start + sin(angle) * direction)
+
+
+def _unit(vector: Array) -> Array:
+    unit: Array = vector / np.linalg.norm(vector)
+    return unit
+
+
+def _check_separation(clusters: int, separation: float) -> None:
+    # No unit vectors are farther apart than the corners of a simplex, whatever the dimension.
+    widest = sqrt(2 * clusters / (clusters - 1)) if clusters > 1 else 2.0
+    if not 0 < separation <= widest:
+        raise CloveError(
+            f"separation must lie between 0 and {widest:.4g}, the farthest that {clusters} unit "
+            f"vectors can be from each other, got {separation:g}"
+        )
+
+
+def _dataset(x: Array, y: Array, truth: Array) -> Dataset:
+    clusters, points, dimension = x.shape
+    # Points are independent draws, so any split is a random one; at least one point on each side.
+    cut = min(max(round(TRAIN_SHARE * points), 1), points - 1)
+    group = np.arange(clusters)
+    return Dataset(
+        name="linear",
+        x_train=x[:, :cut].reshape(-1, dimension),
+        y_train=y[:, :cut].reshape(-1, 1),
+        x_test=x[:, cut:].reshape(-1, dimension),
+        y_test=y[:, cut:].reshape(-1, 1),
+        group_train=group.repeat(cut),
+        group_test=group.repeat(points - cut),
+        kind="regression",
+        truth=truth,
+        licence="none needed: drawn on the spot",
+        citation="the mixed linear regression of the CLoVE paper",
+        description=f"Mixed linear regression, {clusters} clusters in {dimension} dimensions",
+    )

@@ -1,0 +1,111 @@
+"""Concept shift: clusters see the same things and call some of them by other names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from clove.data.dataset import Dataset
+from clove.data.mixings.cluster import Array, Cluster, class_labels
+from clove.data.mixings.spread import spread
+from clove.data.options import whole_number
+from clove.errors import CloveError
+from clove.seeds import stream
+
+Swaps = tuple[tuple[int, int], ...]
+"""The pairs of labels that one cluster exchanges."""
+
+SWAPS: tuple[Swaps, ...] = (
+    ((0, 3), (8, 9)),
+    ((1, 4), (6, 9)),
+    ((1, 2), (3, 6)),
+    ((3, 5), (4, 7)),
+)
+
+
+def concept_shift(
+    dataset: Dataset,
+    seed: int,
+    *,
+    clusters: int | None = None,
+    swaps: Sequence[Sequence[Sequence[int]]] = SWAPS,
+) -> list[Cluster]:
+    """Spread all classes evenly over the clusters, and exchange labels in each in its own way.
+
+    Parameters
+    ----------
+    clusters : int, optional
+        Number of clusters; by default one for each entry of `swaps`.
+    swaps : for each cluster, its pairs of labels
+        Clusters beyond the last entry exchange two pairs, drawn by the seed, that no other cluster
+        exchanges.
+    """
+    _, _, classes = class_labels(dataset, "concept-shift")
+    given = _as_swaps(swaps)
+    count = len(given) if clusters is None else whole_number("clusters", clusters)
+    if given == SWAPS:
+        # The default is made for ten classes; with fewer, what does not fit is drawn instead.
+        given = tuple(own for own in given if max(max(pair) for pair in own) < classes)
+    _check_swaps(given, classes)
+    relabel = [_relabelling(own, classes) for own in _enough(given[:count], count, classes, seed)]
+    train, test = (spread(dataset, part, count, seed) for part in ("train", "test"))
+    return [Cluster(train[k], test[k], change_y=relabel[k].__getitem__) for k in range(count)]
+
+
+def _as_swaps(swaps: Iterable[Any]) -> tuple[Swaps, ...]:
+    try:
+        # Unpacking refuses what is no pair.
+        return tuple(tuple((index(a), index(b)) for a, b in own) for own in swaps)
+    except (TypeError, ValueError) as error:
+        raise CloveError(
+            "swaps must list for each cluster its pairs of labels, such as "
+            f"[[[0, 3], [8, 9]], [[1, 4], [6, 9]]], got {swaps!r}"
+        ) from error
+
+
+def _check_swaps(swaps: tuple[Swaps, ...], classes: int) -> None:
+    for cluster, own in enumerate(swaps):
+        labels = [label for pair in own for label in pair]
+        if len(set(labels)) < len(labels):
+            raise CloveError(f"swaps of cluster {cluster} use a label twice: {own}")
+        if labels and not 0 <= min(labels) <= max(labels) < classes:
+            raise CloveError(
+                f"swaps of cluster {cluster} name labels outside 0 to {classes - 1}: {own}"
+            )
+    if len({_pairs(own) for own in swaps}) < len(swaps):
+        raise CloveError(f"swaps must differ between clusters, got {swaps}")
+
+
+def _pairs(own: Swaps) -> frozenset[frozenset[int]]:
+    return frozenset(frozenset(pair) for pair in own)
+
+
+def _enough(given: tuple[Swaps, ...], count: int, classes: int, seed: int) -> list[Swaps]:
+    """Draw further swaps until every cluster has its own."""
+    used = {pair for own in given for pair in _pairs(own)}
+    free = [pair for pair in combinations(range(classes), 2) if frozenset(pair) not in used]
+    order = stream(seed, "mixing/swaps").permutation(len(free))
+    free = [free[i] for i in order]
+    drawn = list(given)
+    while len(drawn) < count:
+        own = next((two for two in combinations(free, 2) if set(two[0]).isdisjoint(two[1])), None)
+        if own is None:
+            raise CloveError(
+                f"{classes} classes allow {len(drawn)} clusters with label swaps of their own, "
+                f"got clusters={count}"
+            )
+        drawn.append(own)
+        free = [pair for pair in free if pair not in own]
+    return drawn
+
+
+def _relabelling(own: Swaps, classes: int) -> Array:
+    """Return the new label of every label."""
+    labels = np.arange(classes)
+    for a, b in own:
+        labels[[a, b]] = b, a
+    return labels

@@ -1,0 +1,183 @@
+"""Making an engine by name, and choosing the faster one by a short measured trial."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clove.data import ClientData
+from clove.errors import CloveError, unknown_name
+from clove.federation import parameters as stacks
+from clove.federation.questions import LocalTraining, Train
+from clove.federation.sequential import Sequential
+from clove.federation.simulation import Simulation, Work
+from clove.federation.vectorized import Vectorized, fitting_group
+from clove.folders import cache_folder, write_atomically
+from clove.tasks import Task
+
+ENGINES = ("auto", "sequential", "vectorized")
+TRIAL_STEPS = 2
+SEQUENTIAL_CLIENTS = 2
+CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
+CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which engine, how many clients it takes at once (0: all), and why."""
+
+    engine: str
+    group_size: int
+    reason: str
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise unknown_name("device", name, ("auto", "cpu", "cuda"))
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise CloveError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
+    return torch.device(name)
+
+
+def make_engine(
+    name: str,
+    clients: Sequence[ClientData],
+    task: Task,
+    training: LocalTraining,
+    *,
+    group_size: int = 0,
+    **options: Any,
+) -> tuple[Simulation, EngineChoice]:
+    """Make the engine of that name; `auto` measures which is faster here for this work."""
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    if name == "sequential":
+        return Sequential(clients, task, **options), EngineChoice(name, 0, "as asked")
+    vectorized = Vectorized(clients, task, group_size=group_size, **options)
+    fits = fitting_group(vectorized, training)
+    if name == "vectorized":
+        vectorized.group_size = group_size or _standard_group(vectorized, fits)
+        return vectorized, EngineChoice(name, vectorized.group_size, "as asked")
+    choice = _remembered(vectorized, training) or _measured(vectorized, training, fits)
+    if choice.engine == "vectorized":
+        vectorized.group_size = choice.group_size
+        return vectorized, choice
+    return Sequential.over(vectorized), choice
+
+
+def _standard_group(engine: Vectorized, fits: int) -> int:
+    return fits if engine.device.type == "cuda" else min(fits, CPU_GROUPS[1])
+
+
+# ------------------------------------------------------------------------------------ the trial
+
+
+def _measured(engine: Vectorized, training: LocalTraining, fits: int) -> EngineChoice:
+    """Time a few steps of both engines on this work, per client."""
+    with torch.random.fork_rng(devices=[]):
+        in_turn = Sequential.over(engine)
+        alone = _seconds_per_client(in_turn, training, SEQUENTIAL_CLIENTS)
+        try:
+            together = {
+                size: _seconds_per_client(engine, training, size)
+                for size in _group_sizes(engine, fits)
+            }
+        except CloveError as error:
+            return EngineChoice("sequential", 0, f"the network cannot be stacked: {error}")
+    size = min(together, key=together.__getitem__)
+    ratio = alone / together[size]
+    if ratio * CLEARLY < 1:
+        reason = f"{1 / ratio:.1f}× as fast as vectorized in a trial"
+        choice = EngineChoice("sequential", 0, reason)
+    else:
+        reason = f"{ratio:.1f}× as fast as sequential in a trial, {size} clients at once"
+        choice = EngineChoice("vectorized", size, reason)
+    _remember(engine, training, choice)
+    return choice
+
+
+def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
+    most = min(engine.clients, fits)
+    sizes = (most,) if engine.device.type == "cuda" else CPU_GROUPS
+    return sorted({min(size, most) for size in sizes})
+
+
+def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
+    work = _trial(engine, training, min(clients, engine.clients))
+    engine.train_group(work)  # warm up: the first call pays for allocations and kernel choice
+    seconds = []
+    for _ in range(2):
+        _wait(engine)
+        start = time.perf_counter()
+        engine.train_group(work)
+        _wait(engine)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / len(work.clients)
+
+
+def _trial(engine: Simulation, training: LocalTraining, clients: int) -> Work:
+    """Return a few steps of training for the first clients."""
+    cohort = np.arange(clients)
+    model = stacks.move(engine.network.state_dict(), engine.device, engine.dtype)
+    question = Train(stacks.repeat(model, 1), np.zeros(clients, dtype=np.int64), cohort, training)
+    plans = [engine._plan(int(client), 1.0, question)[:TRIAL_STEPS] for client in cohort]
+    return Work(cohort, stacks.repeat(model, clients), plans, question, cohort)
+
+
+def _wait(engine: Simulation) -> None:
+    if engine.device.type == "cuda":
+        torch.cuda.synchronize(engine.device)
+
+
+# ------------------------------------------------------- remembering, so that a repeat is the same
+
+
+def _remembered(engine: Vectorized, training: LocalTraining) -> EngineChoice | None:
+    """Return what an earlier trial of the same work on this machine chose."""
+    try:
+        saved = json.loads(_choices_file().read_text())[_work_key(engine, training)]
+        return EngineChoice(**saved)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(engine: Vectorized, training: LocalTraining, choice: EngineChoice) -> None:
+    path = _choices_file()
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    known[_work_key(engine, training)] = asdict(choice)
+    try:
+        write_atomically(path, json.dumps(known, indent=1).encode())
+    except OSError:
+        return  # a cache that cannot be written costs a trial next time, nothing more
+
+
+def _choices_file() -> Path:
+    return cache_folder() / "engine-choices.json"
+
+
+def _work_key(engine: Vectorized, training: LocalTraining) -> str:
+    """Name the work and the machine: what the trial's outcome depends on."""
+    device = torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else "cpu"
+    parts = (
+        f"{engine.network!r} {engine.task.name} {engine.dtype} {tuple(engine.train_pool.x.shape[1:])} "
+        f"{training} {engine.clients} {device} {os.cpu_count()} {torch.get_num_threads()} "
+        f"{torch.__version__}"
+    )
+    return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+

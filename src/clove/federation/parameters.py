@@ -1,0 +1,112 @@
+"""Parameters of many models as one stack: every tensor has a leading model axis.
+
+Trainable parameters and buffers (running statistics) travel and are averaged together. Stacks are
+never changed in place: a function that changes one returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Parameters = Mapping[str, Tensor]
+Indices = NDArray[np.int64]
+
+
+def stack(models: Sequence[Parameters]) -> dict[str, Tensor]:
+    """Stack single models (tensors without a model axis) into one."""
+    return {name: torch.stack([model[name] for model in models]) for name in models[0]}
+
+
+def concatenate(stacks: Sequence[Parameters]) -> dict[str, Tensor]:
+    """Join stacks along the model axis."""
+    return {name: torch.cat([one[name] for one in stacks]) for name in stacks[0]}
+
+
+def count(models: Parameters) -> int:
+    """Return how many models a stack holds."""
+    return len(next(iter(models.values())))
+
+
+def pick(models: Parameters, index: Indices) -> dict[str, Tensor]:
+    """Return the stack of the models named by `index`, repeats allowed."""
+    device = next(iter(models.values())).device
+    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
+    return {name: tensor[where] for name, tensor in models.items()}
+
+
+def one(models: Parameters, index: int) -> dict[str, Tensor]:
+    """Return a single model of a stack, without the model axis."""
+    return {name: tensor[index] for name, tensor in models.items()}
+
+
+def repeat(model: Parameters, times: int) -> dict[str, Tensor]:
+    """Return a stack of the same single model."""
+    return {n: t.unsqueeze(0).repeat(times, *[1] * t.dim()) for n, t in model.items()}
+
+
+def replace_rows(models: Parameters, index: Indices, rows: Parameters) -> dict[str, Tensor]:
+    """Return the stack with the models named by `index` replaced by `rows`, in that order."""
+    result = {name: tensor.clone() for name, tensor in models.items()}
+    for name, tensor in result.items():
+        where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=tensor.device)
+        tensor[where] = rows[name].to(tensor)
+    return result
+
+
+def move(models: Parameters, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return the stack on a device, floating tensors in the given precision."""
+    return {
+        name: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in models.items()
+    }
+
+
+def model_bytes(models: Parameters) -> int:
+    """Return the size of one model of a stack."""
+    return sum(t[0].numel() * t.element_size() for t in models.values()) if count(models) else 0
+
+
+def finite_rows(models: Parameters) -> NDArray[np.bool_]:
+    """Say of each model of a stack whether all its numbers are finite."""
+    flags = [t.isfinite().flatten(1).all(1) for t in models.values() if t.is_floating_point()]
+    return np.asarray(torch.stack(flags).all(0).cpu().numpy(), dtype=np.bool_)
+
+
+class GroupSums:
+    """Weighted sums of models per group, added up stack by stack.
+
+    So the average of a thousand clients never needs a thousand models in memory.
+    """
+
+    def __init__(self, groups: int) -> None:
+        self.weights = np.zeros(groups)
+        self._sums: dict[str, Tensor] = {}
+        self._kinds: dict[str, torch.dtype] = {}
+
+    def add(self, models: Parameters, groups: Indices, weights: NDArray[np.float64]) -> None:
+        """Add each model, times its weight, to its group."""
+        table = np.zeros((len(self.weights), len(groups)))
+        table[groups, np.arange(len(groups))] = weights
+        self.weights += table.sum(1)
+        for name, tensor in models.items():
+            kind = tensor.dtype if tensor.is_floating_point() else torch.float64
+            flat = tensor.to(kind).reshape(len(groups), -1)
+            # A matrix product adds in a fixed order on every device; scattered adds do not.
+            total = (torch.as_tensor(table).to(flat) @ flat).reshape(-1, *tensor.shape[1:])
+            self._kinds[name] = tensor.dtype
+            self._sums[name] = self._sums[name] + total if name in self._sums else total
+
+    def means(self) -> dict[str, Tensor]:
+        """Return the weighted mean of each group; a group of no weight comes out as zeros."""
+        safe = np.where(self.weights > 0, self.weights, 1.0)
+        result = {}
+        for name, total in self._sums.items():
+            mean = total / torch.as_tensor(safe).to(total).reshape(-1, *[1] * (total.dim() - 1))
+            kind = self._kinds[name]
+            result[name] = mean if kind.is_floating_point else mean.round().to(kind)
+        return result

@@ -1,0 +1,407 @@
+"""The simulated federation: what both engines share.
+
+A simulation answers questions from clients' data held in memory. It keeps clients' memories, loses
+stragglers' replies, sets aside clients whose training diverged, and counts bytes. The engines
+below it differ only in how a group of clients trains and how models are run over samples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clove import seeds
+from clove.data import ClientData
+from clove.errors import CloveError, CloveWarning
+from clove.federation import parameters as stacks
+from clove.federation.batches import batch_plan, split_by_share
+from clove.federation.memory import ClientMemory
+from clove.federation.norm import has_batch_norm
+from clove.federation.parameters import GroupSums, Indices, Parameters
+from clove.federation.pool import Pool
+from clove.federation.questions import (
+    Answer,
+    Evaluate,
+    Floats,
+    Gradients,
+    Kept,
+    Losses,
+    LossVectors,
+    Question,
+    Recall,
+    Recalled,
+    Scores,
+    Seeded,
+    Train,
+    Trained,
+)
+from clove.federation.wire import Ledger
+from clove.tasks import Task, initial_parameters
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """Samples of one step, for one client or a stack of clients."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Work:
+    """A group of clients to train: where each starts, and its batches step by step."""
+
+    clients: Indices
+    starts: Parameters
+    plans: list[list[Indices]]
+    question: Train | Gradients
+    places: Indices  # where these clients stand in the question
+
+
+class Simulation(ABC):
+    """Clients in memory that answer a server's questions."""
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        clients: Sequence[ClientData],
+        task: Task,
+        *,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        stragglers: float = 0.0,
+    ) -> None:
+        if not 0 <= stragglers < 1:
+            raise CloveError(f"stragglers must be a share in [0, 1), not {stragglers}")
+        self.task, self.seed = task, seed
+        self.device, self.dtype = torch.device(device), dtype
+        self.stragglers = stragglers
+        self.train_pool = Pool.of([client.train for client in clients], self.device, dtype)
+        tests = [client.test for client in clients]
+        self.test_pool = Pool.of([t for t in tests if t is not None], self.device, dtype)
+        self.network = task.build().to(self.device, dtype)
+        self.trainable = [n for n, p in self.network.named_parameters() if p.requires_grad]
+        self.buffers = [n for n in self.network.state_dict() if n not in self.trainable]
+        self.normalises = has_batch_norm(self.network)
+        self.memory = ClientMemory(len(clients))
+        self.ledger = Ledger()
+        self.round = 0
+        self._asked = 0
+        self._check()
+
+    def _check(self) -> None:
+        if len(self.test_pool.sizes) != len(self.train_pool.sizes):
+            raise CloveError("every client needs test data; hold some back with clove.data.holdout")
+        if self.task.target == "y" and self.train_pool.y is None:
+            raise CloveError(
+                f"task {self.task.name!r} needs labels, but the clients have none; "
+                "use clove.reconstruction for unsupervised data"
+            )
+        lone = np.flatnonzero(self.train_pool.sizes < 2)
+        if self.normalises and len(lone):
+            raise CloveError(
+                f"client {lone[0]} has a single training sample, but the network's batch "
+                "normalisation needs at least two; drop that client or the layer"
+            )
+        self._try_network()
+
+    def _try_network(self) -> None:
+        """Run two samples through the network, so that a misfit is said before any round."""
+        rows = torch.arange(min(2, len(self.train_pool.x)), device=self.device)
+        batch = self.batch(rows, torch.ones(len(rows)), self.train_pool)
+        try:
+            with torch.no_grad():
+                outputs = self.network.eval()(batch.x)
+        except Exception as error:
+            raise CloveError(
+                f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
+            ) from error
+        labels = self.train_pool.y
+        if self.task.correct is not None and labels is not None:
+            low, high, logits = int(labels.min()), int(labels.max()), outputs.shape[-1]
+            if labels.is_floating_point() or low < 0 or high >= logits:
+                raise CloveError(
+                    f"labels run from {low} to {high}, but the network has {logits} outputs; "
+                    f"classification needs whole labels 0 to {logits - 1}"
+                )
+
+    # ------------------------------------------------------------------ what an engine provides
+
+    @abstractmethod
+    def train_group(self, work: Work) -> Parameters:
+        """Train each client of a group from its start; return the trained stack."""
+
+    @abstractmethod
+    def gradient_group(self, work: Work) -> Parameters:
+        """Return each client's mean gradient over its batches (buffers: updated values)."""
+
+    @abstractmethod
+    def run_samples(
+        self, model: Parameters, rows: list[Indices], pool: Pool, batch_statistics: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run one model over each client's rows; return loss and correctness of each sample."""
+
+    @abstractmethod
+    def groups(self, clients: Indices) -> Iterator[Indices]:
+        """Cut the places of clients into groups that are trained at once."""
+
+    # ------------------------------------------------------------------------------- answering
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return self.memory.clients
+
+    def begin_round(self, number: int) -> None:
+        """Tell the federation that a round begins (from 1)."""
+        self.round, self._asked = number, 0
+        self.ledger.begin_round()
+
+    def answer(self, question: Question) -> Answer:
+        """Answer a question as the clients would."""
+        self._asked += 1
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
+            torch.manual_seed(seeds.integer(self.seed, "dropout", self.round, self._asked))
+            answer = self._answer(question)
+        self.ledger.count(question, answer)
+        return answer
+
+    def _answer(self, question: Question) -> Answer:
+        if isinstance(question, Evaluate):
+            return self._evaluate(question)
+        replying = self._replying(question.clients)
+        if isinstance(question, Losses):
+            return self._losses(question, replying)
+        if isinstance(question, Recall):
+            clients = question.clients[replying]
+            return Recalled(clients, self.memory.assignments(clients))
+        return self._train(question, replying)
+
+    def _replying(self, clients: Indices) -> Indices:
+        """Return the places of the clients that reply: stragglers are left out."""
+        if not self.stragglers:
+            return np.arange(len(clients))
+        draw = seeds.stream(self.seed, "stragglers", self.round, self._asked).random(self.clients)
+        return np.flatnonzero(draw[clients] >= self.stragglers)
+
+    # --------------------------------------------------------------------------------- losses
+
+    def _losses(self, question: Losses, replying: Indices) -> LossVectors:
+        clients = question.clients[replying]
+        rows = [self.train_pool.rows(client) for client in clients]
+        columns = [
+            self._mean_losses(model, rows, question.batch_statistics)
+            for model in self._each_model(question.models)
+        ]
+        losses = np.stack(columns, axis=1) if len(clients) else np.zeros((0, len(columns)))
+        if question.unseen is not None:
+            self._measure_unseen(question, replying, losses)
+        return LossVectors(clients, losses)
+
+    def _each_model(self, models: Parameters | Seeded) -> Iterator[Parameters]:
+        """Yield single models one at a time, making seeded ones only when their turn comes."""
+        if isinstance(models, Seeded):
+            for number in range(models.count):
+                yield self.seeded(models.seed, number)
+        else:
+            for index in range(stacks.count(models)):
+                yield stacks.one(models, index)
+
+    def seeded(self, seed: int, number: int) -> dict[str, Tensor]:
+        """Return the model every client makes from this seed and number."""
+        model = initial_parameters(self.task, seeds.integer(seed, "seeded", number))
+        return stacks.move(model, self.device, self.dtype)
+
+    def _mean_losses(
+        self, model: Parameters, rows: list[Indices], batch_statistics: int = 0
+    ) -> Floats:
+        if not rows:
+            return np.zeros(0)
+        losses, _ = self.run_samples(model, rows, self.train_pool, batch_statistics)
+        return segment_means(losses, rows)
+
+    def _measure_unseen(self, question: Losses, replying: Indices, losses: Floats) -> None:
+        """Measure a client's loss on its own probe again, on data the probe has not seen."""
+        assert question.unseen is not None and not isinstance(question.models, Seeded)
+        for row, place in enumerate(replying):
+            model, client = question.unseen.model[place], int(question.clients[place])
+            if model < 0:
+                continue
+            own = self.train_pool.rows(client)
+            _, held_back = split_by_share(self.seed, client, len(own), question.unseen.share)
+            if len(held_back):
+                losses[row, model] = self._mean_losses(
+                    stacks.one(question.models, int(model)),
+                    [own[held_back]],
+                    question.batch_statistics,
+                )[0]
+
+    # -------------------------------------------------------------------------------- training
+
+    def _train(self, question: Train | Gradients, replying: Indices) -> Trained:
+        kept: list[Indices] = []
+        stacked: list[Parameters] = []
+        sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
+        for places in self.groups(replying):
+            trained, places = self._train_places(question, places)
+            kept.append(places)
+            if sums is not None:
+                assert question.reduce is not None
+                weights = self._samples(question, places)
+                sums.add(trained, question.reduce[places], weights)
+            elif isinstance(question, Train) and question.keep is not None:
+                self.memory.keep(question.keep, question.clients[places], trained)
+            else:
+                stacked.append(trained)
+        places = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+        return self._trained(question, places, stacked, sums)
+
+    def _trained(
+        self,
+        question: Train | Gradients,
+        places: Indices,
+        stacked: list[Parameters],
+        sums: GroupSums | None,
+    ) -> Trained:
+        in_order = np.argsort(places)  # however the engine grouped them, as they were asked
+        places = places[in_order]
+        clients, stable = question.clients[places], None
+        if question.assigns:
+            self.memory.note_assignments(clients, question.start[places])
+            if question.stable_rounds:
+                stable = self.memory.stable(clients, question.stable_rounds)
+        models: Parameters | None = None
+        if stacked:
+            models = stacks.pick(stacks.concatenate(stacked), in_order)
+        if sums is not None and len(places):
+            models = sums.means()
+        return Trained(
+            clients=clients,
+            samples=self._samples(question, places),
+            models=models,
+            weights=None if sums is None else sums.weights,
+            stable=stable,
+            values=frozenset(() if isinstance(question, Train) else self.buffers),
+        )
+
+    def _train_places(
+        self, question: Train | Gradients, places: Indices
+    ) -> tuple[Parameters, Indices]:
+        """Train the clients at these places; drop those whose parameters are not finite."""
+        clients = question.clients[places]
+        share = question.share if isinstance(question, Train) else 1.0
+        work = Work(
+            clients=clients,
+            starts=self._starts(question, places),
+            plans=[self._plan(int(client), share, question) for client in clients],
+            question=question,
+            places=places,
+        )
+        run = self.train_group if isinstance(question, Train) else self.gradient_group
+        trained = run(work)
+        finite = stacks.finite_rows(trained)
+        if finite.all():
+            return trained, places
+        names = ", ".join(map(str, clients[~finite]))
+        warnings.warn(
+            f"round {self.round}: training diverged on client {names}; "
+            "its parameters are left out of this round (try a smaller learning rate)",
+            CloveWarning,
+            stacklevel=2,
+        )
+        return stacks.pick(trained, np.flatnonzero(finite)), places[finite]
+
+    def _starts(self, question: Train | Gradients, places: Indices) -> Parameters:
+        models = question.models
+        if not isinstance(models, Kept):
+            return stacks.pick(models, question.start[places])
+        clients = question.clients[places]
+        new = np.flatnonzero(~self.memory.has(models.name, clients))
+        if len(new):
+            made = stacks.repeat(self.seeded(models.otherwise.seed, 0), len(new))
+            self.memory.keep(models.name, clients[new], made)
+        return self.memory.kept(models.name, clients)
+
+    def _plan(self, client: int, share: float, question: Train | Gradients) -> list[Indices]:
+        own = self.train_pool.rows(client)
+        part, _ = split_by_share(self.seed, client, len(own), share)
+        return batch_plan(
+            self.seed, self.round, client, own[part], question.training, self.normalises
+        )
+
+    def _samples(self, question: Train | Gradients, places: Indices) -> Floats:
+        return self.train_pool.sizes[question.clients[places]].astype(np.float64)
+
+    # ------------------------------------------------------------------------------ evaluation
+
+    def _evaluate(self, question: Evaluate) -> Scores:
+        pool = self.test_pool if question.split == "test" else self.train_pool
+        clients, index = question.clients, question.index
+        if isinstance(question.models, Kept):
+            clients = clients[self.memory.has(question.models.name, clients)]
+            return self._evaluate_kept(question.models.name, clients, pool)
+        if index is None:
+            index = self.memory.assignments(clients)
+            clients, index = clients[index >= 0], index[index >= 0]
+        loss, right = np.zeros(len(clients)), np.zeros(len(clients))
+        for model in np.unique(index):
+            where = np.flatnonzero(index == model)
+            rows = [pool.rows(client) for client in clients[where]]
+            losses, correct = self.run_samples(stacks.one(question.models, int(model)), rows, pool)
+            loss[where] = segment_means(losses, rows)
+            if correct is not None:
+                right[where] = segment_means(correct, rows)
+        return Scores(clients, loss, right if self.task.correct else None)
+
+    def _evaluate_kept(self, name: str, clients: Indices, pool: Pool) -> Scores:
+        """Run each client's own model over its own samples."""
+        loss, right = np.zeros(len(clients)), np.zeros(len(clients))
+        for place, client in enumerate(clients):
+            rows = [pool.rows(client)]
+            model = stacks.one(self.memory.kept(name, np.array([client])), 0)
+            losses, correct = self.run_samples(model, rows, pool)
+            loss[place] = segment_means(losses, rows)[0]
+            if correct is not None:
+                right[place] = segment_means(correct, rows)[0]
+        return Scores(clients, loss, right if self.task.correct else None)
+
+    # -------------------------------------------------------------------------------- samples
+
+    def batch(self, rows: Tensor, weight: Tensor, pool: Pool) -> StepBatch:
+        """Gather samples by row."""
+        x = pool.x[rows]
+        if self.task.target == "x":
+            return StepBatch(x, x.flatten(rows.dim()), weight)
+        assert pool.y is not None
+        return StepBatch(x, pool.y[rows], weight)
+
+    def saved(self) -> dict[str, Any]:
+        """Return what must survive a restart."""
+        return self.memory.saved()
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take back what `saved` returned."""
+        self.memory.restore(saved)
+
+
+def segment_means(values: Tensor, rows: list[Indices]) -> Floats:
+    """Return the mean over each client's samples, added up in double precision."""
+    sizes = np.array([len(own) for own in rows])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    sums = np.add.reduceat(values.double().cpu().numpy(), starts)
+    return np.asarray(sums / sizes, dtype=np.float64)
+
+
+def _group_count(groups: Indices) -> int:
+    return int(groups.max()) + 1 if len(groups) else 0

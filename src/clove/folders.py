@@ -1,0 +1,33 @@
+"""Where clove keeps things on disk, and how it writes so that nothing is ever half there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return clove's cache folder: $CLOVE_CACHE, or `clove` in the user's cache folder."""
+    if "CLOVE_CACHE" in os.environ:
+        return Path(os.environ["CLOVE_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clove"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that whoever looks sees the old content or the new, never a part.
+
+    It is on the disk when this returns, even if the machine goes down after.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

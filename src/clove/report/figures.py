@@ -1,0 +1,139 @@
+"""Figures of runs: how accuracy and grouping come about by round, and the loss vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from clove.report.style import colour, marker, print_style
+
+Record = Mapping[str, Any]
+LABELS = {"accuracy": "test accuracy", "test_loss": "test loss", "ari": "ARI with the true groups"}
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Loss vectors of one round, with the model each client got, and its true group if known."""
+
+    round: int
+    losses: NDArray[np.float64]
+    models: NDArray[np.int64]
+    groups: NDArray[np.int64] | None
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The rounds of one algorithm, for each seed."""
+
+    algorithm: str
+    runs: Sequence[Sequence[Record]]
+
+
+def draw(curves: Sequence[Curves], embedding: Embedding | None, title: str) -> Figure:
+    """Draw accuracy (or loss) and ARI by round, and the loss vectors where there are any."""
+    with print_style():
+        figure = Figure(figsize=(13 if embedding else 9, 3.9), layout="constrained")
+        axes = figure.subplots(1, 3 if embedding else 2)
+        draw_metric(axes[0], curves, headline(curves))
+        draw_metric(axes[1], curves, "ari")
+        if embedding is not None:
+            draw_embedding(axes[2], embedding)
+        figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def headline(curves: Sequence[Curves]) -> str:
+    """Return the metric runs are judged by: accuracy where they have it, else the loss."""
+    records = [record for one in curves for run in one.runs for record in run]
+    return "accuracy" if any(r["accuracy"] is not None for r in records) else "test_loss"
+
+
+def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str) -> None:
+    """Draw a metric by round: a line for each algorithm, the mean over seeds, with their range."""
+    drawn = 0
+    for index, one in enumerate(curves):
+        rows = _table(one.runs, metric)
+        if rows is None:
+            continue
+        rounds = np.arange(1, rows.shape[1] + 1)
+        mean = np.nanmean(rows, axis=0)
+        shown = ~np.isnan(mean)
+        style = {"color": colour(index), "marker": marker(index), "markersize": 3.5}
+        axes.plot(rounds[shown], mean[shown], label=one.algorithm, linewidth=1.6, **style)
+        if len(rows) > 1:
+            low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+            axes.fill_between(
+                rounds[shown], low[shown], high[shown], color=colour(index), alpha=0.15, lw=0
+            )
+        drawn += 1
+    axes.set_xlabel("round")
+    axes.set_ylabel(LABELS[metric])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if metric != "test_loss":
+        axes.set_ylim(-0.05, 1.05)
+    if drawn:
+        axes.legend(loc="best", fontsize=8)
+    else:
+        axes.text(0.5, 0.5, "no groups to compare", transform=axes.transAxes, ha="center")
+
+
+def _table(runs: Sequence[Sequence[Record]], metric: str) -> NDArray[np.float64] | None:
+    """Return seeds × rounds, NaN where a round was not measured; None where none was."""
+    rounds = min(len(run) for run in runs)
+    rows = np.array([[_number(record.get(metric)) for record in run[:rounds]] for run in runs])
+    return None if np.isnan(rows).all() else rows
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def draw_embedding(axes: Axes, embedding: Embedding) -> None:
+    """Draw clients' loss vectors in their two main directions: colour is model, shape is group."""
+    points, explained = _in_the_plane(embedding.losses)
+    groups = embedding.groups
+    known = groups is not None
+    shapes = np.zeros(len(points), dtype=int) if groups is None else groups
+    for model in np.unique(embedding.models):
+        for group in np.unique(shapes):
+            mine = (embedding.models == model) & (shapes == group)
+            if mine.any():
+                axes.scatter(
+                    *points[mine].T,
+                    color=colour(int(model)),
+                    marker=marker(int(group)),
+                    s=42,
+                    alpha=0.8,
+                    edgecolor="white",
+                    linewidth=0.6,
+                    label=f"model {model}" + (f", group {group}" if known else ""),
+                )
+    axes.set_xlabel(f"first direction ({explained[0]:.0%} of variance)")
+    axes.set_ylabel(f"second direction ({explained[1]:.0%})")
+    shape = ", shape: true group" if known else ""
+    axes.set_title(
+        f"loss vectors of {embedding.algorithm}, round {embedding.round}\ncolour: model{shape}",
+        fontsize=9,
+    )
+    if len(axes.get_legend_handles_labels()[0]) <= 12:
+        axes.legend(fontsize=7, loc="best")
+
+
+def _in_the_plane(losses: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Project onto the two directions of most variance; fewer dimensions leave zeros."""
+    points, explained = np.zeros((len(losses), 2)), np.zeros(2)
+    size = min(2, *losses.shape)
+    if len(losses) > 1 and np.ptp(losses, axis=0).any():
+        pca = PCA(n_components=size, svd_solver="full").fit(losses)
+        points[:, :size] = pca.transform(losses)
+        explained[:size] = pca.explained_variance_ratio_
+    return points, explained

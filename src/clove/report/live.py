@@ -1,0 +1,93 @@
+"""A live view of runs in the terminal; silent where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class Live:
+    """One bar a run: rounds done, accuracy, ARI, groups, time left."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
+        self._bars: dict[tuple[str, int], TaskID] = {}
+        self._progress = Progress(
+            TextColumn("[bold]{task.description:<14}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[news]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def watch(self, algorithm: str, seed: int) -> Callable[[Any], None]:
+        """Return what a run calls after each round."""
+        return lambda run: self.update(algorithm, seed, run)
+
+    def update(self, algorithm: str, seed: int, run: Any) -> None:
+        """Show a run as far as it has come."""
+        bar = self._bars.get((algorithm, seed))
+        if bar is None:
+            bar = self._begin(algorithm, seed, run)
+        self._progress.update(bar, completed=run.round, news=news(run.records[-1]))
+
+    def _begin(self, algorithm: str, seed: int, run: Any) -> TaskID:
+        prepared = run.prepared
+        if not self._quiet:
+            choice = prepared.choice
+            self._progress.console.print(
+                f"{algorithm}, seed {seed}: {choice.engine} engine on {prepared.settings.device} "
+                f"({choice.reason})",
+                style="dim",
+                highlight=False,
+            )
+        bar = self._progress.add_task(
+            f"{algorithm} {seed}", total=prepared.settings.rounds, news=""
+        )
+        self._bars[algorithm, seed] = bar
+        return bar
+
+
+def news(record: dict[str, Any]) -> str:
+    """Return a round's figures in a few words.
+
+    >>> news({"accuracy": 0.981, "test_loss": 0.1, "ari": 1.0, "clusters": 5, "stable": True})
+    'accuracy 98.1 %  ARI 1.00  5 groups, stable'
+    """
+    words = []
+    if record["accuracy"] is not None:
+        words.append(f"accuracy {100 * record['accuracy']:.1f} %")
+    elif record["test_loss"] is not None:
+        words.append(f"loss {record['test_loss']:.4g}")
+    if record["ari"] is not None:
+        words.append(f"ARI {record['ari']:.2f}")
+    if "clusters" in record:
+        words.append(f"{record['clusters']} groups" + (", stable" if record["stable"] else ""))
+    return "  ".join(words)

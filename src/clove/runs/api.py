@@ -1,0 +1,148 @@
+"""Running, loading and resuming, as users call it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clove.data import ClientData
+from clove.errors import CloveError
+from clove.federation.parameters import move
+from clove.runs.build import Clients, Prepared, gather_clients, prepare
+from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
+from clove.runs.loop import Progress, Watcher, begin, run_rounds
+from clove.runs.made import settings_text
+from clove.runs.result import Result, finish
+from clove.runs.settings import OWN_CLIENTS, Settings, from_names, read_settings
+from clove.tasks import Task
+
+
+def run(
+    *,
+    clients: Sequence[ClientData] | None = None,
+    task: Task | str | None = None,
+    out: str | Path | None = None,
+    watch: Watcher | None = None,
+    **settings: Any,
+) -> Result:
+    """Run a federation to its end and return the result.
+
+    Parameters
+    ----------
+    clients : one's own clients; without them `dataset` and `mixing` make the clients.
+    task : what to learn, e.g. `clove.classification(MyNet)`, or a task's name.
+    out : a folder to write the run to; without it the run stays in memory (`result.save`).
+    watch : called after every round with the run as far as it has come.
+    **settings : everything else by name: `algorithm`, `rounds`, `seed`, `learning_rate`, ..., and
+        the options of the algorithm, the data set and the mixing. `clove options` lists them.
+
+    Examples
+    --------
+    >>> result = run(dataset="digits", mixing="label-skew-1", algorithm="fedavg", rounds=2)
+    >>> len(result.history)
+    2
+    """
+    if isinstance(task, str):
+        settings["task"], task = task, None
+    if clients is not None:
+        if "dataset" in settings or "mixing" in settings:
+            raise CloveError("give either your own clients or a dataset with a mixing, not both")
+        settings |= {"dataset": OWN_CLIENTS, "mixing": "none"}
+    chosen = from_names(**settings)
+    return run_settings(chosen, gather_clients(chosen, clients, task), out, watch)
+
+
+def run_settings(
+    settings: Settings,
+    clients: Clients,
+    out: str | Path | None = None,
+    watch: Watcher | None = None,
+) -> Result:
+    """Run with settings and clients that are already made."""
+    prepared = prepare(settings, clients)
+    folder = None if out is None else RunFolder.create(out, settings_text(prepared))
+    return _to_the_end(begin(prepared), folder, watch)
+
+
+def resume(
+    path: str | Path,
+    *,
+    clients: Sequence[ClientData] | None = None,
+    task: Task | None = None,
+    watch: Watcher | None = None,
+) -> Result:
+    """Go on with a run from its last checkpoint to its end.
+
+    A run of one's own clients or network needs them again; data that differ are refused.
+    """
+    folder = RunFolder.open(path)
+    progress = _restored(folder, _settings_of(folder), clients, task)
+    folder.cut_back(progress.round)
+    if folder.finished:
+        return Result(progress, folder)
+    return _to_the_end(progress, folder, watch)
+
+
+def load(
+    path: str | Path,
+    *,
+    clients: Sequence[ClientData] | None = None,
+    task: Task | None = None,
+) -> Result:
+    """Read a finished run from its folder."""
+    folder = RunFolder.open(path)
+    folder.summary()
+    return Result(_restored(folder, _settings_of(folder), clients, task), folder)
+
+
+def _to_the_end(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> Result:
+    result = Result(run_rounds(progress, folder, watch), folder)
+    if folder is not None:
+        finish(result, folder)
+    return result
+
+
+def _settings_of(folder: RunFolder) -> Settings:
+    return from_names(**read_settings(folder.path / SETTINGS))
+
+
+def _restored(
+    folder: RunFolder,
+    settings: Settings,
+    clients: Sequence[ClientData] | None,
+    task: Task | None,
+) -> Progress:
+    """Return the run in a folder as far as its checkpoint has come."""
+    prepared = prepare(settings, gather_clients(settings, clients, task))
+    progress = begin(prepared)
+    saved = folder.checkpoint()
+    if saved is None:
+        return progress
+    if saved["fingerprint"] != prepared.clients.fingerprint:
+        raise CloveError(
+            f"the clients' data differ from those the run in {folder.path} was made with"
+        )
+    prepared.federation.restore(_on_device(saved["memory"], prepared))
+    progress.state = replace(progress.state, **_on_device(saved["state"], prepared))
+    progress.assignment = saved["assignment"]
+    progress.records = folder.lines(METRICS, saved["round"])
+    progress.timings = folder.lines(TIMINGS, saved["round"])
+    for number in range(1, saved["round"] + 1):
+        vectors = folder.loss_vectors(number)
+        if vectors is not None:
+            progress.loss_vectors[number] = vectors
+    return progress
+
+
+def _on_device(saved: dict[str, Any], prepared: Prepared) -> dict[str, Any]:
+    """Move the stacks in a saved tree to the device of the run."""
+    federation = prepared.federation
+    if saved and all(hasattr(value, "device") and hasattr(value, "is_floating_point")
+                     for value in saved.values()):
+        return move(saved, federation.device, federation.dtype)
+    return {
+        key: _on_device(value, prepared) if isinstance(value, dict) else value
+        for key, value in saved.items()
+    }

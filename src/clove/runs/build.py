@@ -1,0 +1,192 @@
+"""From settings to a federation and an algorithm, ready to run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from clove.algorithms import Algorithm, Setup, find_algorithm
+from clove.data import ClientData, Dataset, check_clients, holdout, load_dataset, mix
+from clove.data import dataset_options, mixing_options
+from clove.errors import CloveError
+from clove.federation import Parameters, Simulation, initial_models
+from clove.federation.engines import EngineChoice, find_device, make_engine
+from clove.federation.parameters import Indices, move
+from clove.runs.settings import OWN_CLIENTS, Settings
+from clove.tasks import Task, classification, reconstruction, regression
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+ZOO_DEFAULTS = {"reconstruction": "autoencoder", "regression": "linear"}
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Whose data a run is about: the clients, their true groups where known, what to learn."""
+
+    clients: list[ClientData]
+    groups: Indices | None
+    task: Task
+    outputs: int
+    truth: Any = None  # parameters the data were made with, where they were made
+    remark: str | None = None  # what a user should know about the data
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Shape of a sample."""
+        return tuple(self.clients[0].train[0].shape[1:])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a digest of all clients' data, to notice other data on resume."""
+        digest = hashlib.sha256()
+        for client in self.clients:
+            for array in (*client.train, *(client.test or ())):
+                if array is not None:
+                    digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a run needs."""
+
+    settings: Settings  # with what `auto` came out as
+    clients: Clients
+    federation: Simulation
+    algorithm: Algorithm[Any]
+    choice: EngineChoice
+
+
+def gather_clients(
+    settings: Settings, own: Sequence[ClientData] | None = None, task: Task | None = None
+) -> Clients:
+    """Return the clients of a data set and mixing, or a user's own."""
+    if own is not None:
+        return _own_clients(settings, own, task)
+    if settings.dataset == OWN_CLIENTS:
+        raise CloveError(
+            "this run was made with clients handed over in Python: "
+            "hand them over again, with clove.run(clients=...) or clove.resume(..., clients=...)"
+        )
+    known = dataset_options(settings.dataset)
+    dataset = load_dataset(
+        settings.dataset,
+        settings.data_dir,
+        settings.seed,
+        **{name: value for name, value in settings.data.items() if name in known},
+    )
+    known = mixing_options(settings.mixing)
+    mixed = mix(
+        dataset,
+        settings.mixing,
+        settings.seed,
+        **{name: value for name, value in settings.data.items() if name in known},
+    )
+    task, outputs = task or _task_for(settings, dataset), dataset.classes or 1
+    task = task.for_data(tuple(mixed.clients[0].train[0].shape[1:]), outputs)
+    return Clients(
+        mixed.clients, np.asarray(mixed.groups), task, outputs, dataset.truth, mixed.shortfall
+    )
+
+
+def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | None) -> Clients:
+    clients, held = holdout(check_clients(own), seed=settings.seed)
+    remark = f"{held} clients had no test data: a fifth of their training data was held out"
+    labels = [client.train[1] for client in clients]
+    kind = settings.task
+    if task is None and kind == "auto":
+        kind = "reconstruction" if labels[0] is None else "classification"
+        if labels[0] is not None and np.issubdtype(labels[0].dtype, np.floating):
+            kind = "regression"
+    task = task or _named_task(kind, settings.model)
+    outputs = 1
+    if task.name == "classification" and labels[0] is not None:
+        tests = [client.test[1] for client in clients if client.test is not None]
+        outputs = 1 + max(int(np.max(y)) for y in [*labels, *tests] if y is not None)
+    elif labels[0] is not None and labels[0].ndim > 1:
+        outputs = int(np.prod(labels[0].shape[1:]))
+    groups = [client.group for client in clients]
+    known = np.array(groups) if all(group is not None for group in groups) else None
+    task = task.for_data(tuple(clients[0].train[0].shape[1:]), outputs)
+    return Clients(clients, known, task, outputs, remark=remark if held else None)
+
+
+def _task_for(settings: Settings, dataset: Dataset) -> Task:
+    kind = dataset.kind if settings.task == "auto" else settings.task
+    if kind == "classification" and dataset.kind != "classification":
+        raise CloveError(f"data set {settings.dataset!r} has no classes: use --task regression")
+    model = settings.model
+    if model == "auto" and kind == "classification":
+        model = "cnn" if len(dataset.feature_shape) == 3 and dataset.feature_shape[1] >= 28 else "mlp"
+    return _named_task(kind, model)
+
+
+def _named_task(kind: str, model: str) -> Task:
+    make = {
+        "classification": classification,
+        "reconstruction": reconstruction,
+        "regression": regression,
+    }[kind]
+    return make(ZOO_DEFAULTS.get(kind, "mlp") if model == "auto" else model)
+
+
+def prepare(settings: Settings, clients: Clients) -> Prepared:
+    """Make the federation and the algorithm, and settle what was left to `auto`."""
+    device = find_device(settings.device)
+    dtype = DTYPES[settings.precision]
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    federation, choice = make_engine(
+        settings.engine,
+        clients.clients,
+        clients.task,
+        settings.training,
+        group_size=settings.group_size,
+        seed=settings.seed,
+        device=device,
+        dtype=dtype,
+        stragglers=settings.stragglers,
+    )
+    settings = replace(
+        settings,
+        engine=choice.engine,
+        group_size=choice.group_size,
+        device=str(device),
+        threads=torch.get_num_threads(),
+    )
+
+    def initial(count: int, how: str) -> Parameters:
+        return move(initial_models(clients.task, count, how, settings.seed), device, dtype)
+
+    setup = Setup(
+        clients=len(clients.clients),
+        groups=None if clients.groups is None else len(np.unique(clients.groups)),
+        training=settings.training,
+        seed=settings.seed,
+        initial=initial,
+    )
+    algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
+    return Prepared(settings, clients, federation, algorithm, choice)
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Make torch choose kernels that give the same bits every time, for a while."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    cudnn = torch.backends.cudnn
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        cudnn.deterministic, cudnn.benchmark = before[1:]

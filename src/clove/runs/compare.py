@@ -1,0 +1,216 @@
+"""Several algorithms and seeds on the same clients, in one folder that survives a kill."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from clove.algorithms import find_algorithm
+from clove.data import ClientData
+from clove.errors import CloveError, unknown_name
+from clove.folders import write_atomically
+from clove.report.figures import Curves, Embedding, draw
+from clove.report.tables import as_markdown, figures
+from clove.runs.api import resume, run_settings
+from clove.runs.build import Clients, gather_clients
+from clove.runs.folder import METRICS, PICTURE, RunFolder, plain_errors
+from clove.runs.loop import Progress
+from clove.runs.settings import (
+    GENERAL,
+    OWN_CLIENTS,
+    Settings,
+    algorithm_options,
+    data_options,
+    from_names,
+)
+from clove.tasks import Task
+
+COMPARISON = "comparison.json"
+CompareWatcher = Callable[[str, int, Progress], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison leaves: the runs' summaries, one table, one folder."""
+
+    summaries: list[dict[str, Any]]
+    folder: Path
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row an algorithm, mean and std over seeds."""
+        return figures(self.summaries)
+
+    @property
+    def picture(self) -> Path:
+        """Where the figure is."""
+        return self.folder / PICTURE
+
+
+def compare(
+    algorithms: Sequence[str],
+    *,
+    seeds: int = 1,
+    out: str | Path,
+    clients: Sequence[ClientData] | None = None,
+    task: Task | None = None,
+    watch: CompareWatcher | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Run every algorithm with every seed on the same clients, and put them side by side.
+
+    An option goes to the algorithms that have it; one that none has is an error. Seeds count up
+    from `seed`. Done again with the same `out` and settings, it goes on where it was stopped.
+    """
+    folder = Path(out)
+    if seeds < 1:
+        raise CloveError(f"seeds must be 1 or more, not {seeds}")
+    if clients is not None:
+        settings |= {"dataset": OWN_CLIENTS, "mixing": "none"}
+    _check_options(algorithms, settings)
+    first = int(settings.pop("seed", 0))
+    _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})
+    summaries = []
+    for seed in range(first, first + seeds):
+        gathered: Clients | None = None
+        for algorithm in algorithms:
+            chosen = _settings_for(algorithm, {**settings, "seed": seed})
+            if gathered is None:
+                gathered = gather_clients(chosen, clients, task)
+            home = folder / algorithm / f"seed-{seed}"
+            summaries.append(_one_run(chosen, gathered, home, clients, task, watch))
+    comparison = Comparison(sorted(summaries, key=_place(algorithms)), folder)
+    _write(comparison)
+    return comparison
+
+
+def resume_comparison(path: str | Path, watch: CompareWatcher | None = None) -> Comparison:
+    """Go on with a comparison that was stopped."""
+    saved = json.loads((Path(path) / COMPARISON).read_text(encoding="utf-8"))
+    algorithms = saved.pop("algorithms")
+    return compare(algorithms, out=path, watch=watch, **saved)
+
+
+def is_comparison(path: str | Path) -> bool:
+    """Say whether a folder holds a comparison."""
+    return (Path(path) / COMPARISON).is_file()
+
+
+def _check_options(algorithms: Sequence[str], settings: dict[str, Any]) -> None:
+    if not algorithms or len(set(algorithms)) != len(algorithms):
+        raise CloveError(f"name each algorithm to compare once, not {', '.join(algorithms)!r}")
+    base = from_names(**{n: v for n, v in settings.items() if n in GENERAL})
+    known = {*GENERAL, *data_options(base.dataset, base.mixing)}
+    for algorithm in algorithms:
+        known |= set(algorithm_options(algorithm))
+    for name in settings:
+        if name not in known:
+            raise unknown_name("setting", name, known)
+
+
+def _settings_for(algorithm: str, settings: dict[str, Any]) -> Settings:
+    """Return the settings of one run: without options only other algorithms have."""
+    base = from_names(**{n: v for n, v in settings.items() if n in GENERAL})
+    fitting = {
+        *GENERAL,
+        *algorithm_options(algorithm),
+        *data_options(base.dataset, base.mixing),
+    }
+    mine = {name: value for name, value in settings.items() if name in fitting}
+    return from_names(**{**mine, "algorithm": algorithm})
+
+
+def _claim(folder: Path, content: dict[str, Any]) -> None:
+    """Begin a comparison in a folder, or go on with the same one."""
+    path = folder / COMPARISON
+    text = json.dumps(content, indent=2) + "\n"
+    with plain_errors(folder):
+        if path.is_file():
+            if json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+                raise CloveError(f"{folder} holds another comparison: choose another folder")
+            return
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise CloveError(f"{folder} is not empty: choose another folder for the comparison")
+        write_atomically(path, text.encode())
+
+
+def _one_run(
+    settings: Settings,
+    gathered: Clients,
+    home: Path,
+    clients: Sequence[ClientData] | None,
+    task: Task | None,
+    watch: CompareWatcher | None,
+) -> dict[str, Any]:
+    def tell(progress: Progress) -> None:
+        if watch is not None:
+            watch(settings.algorithm, settings.seed, progress)
+
+    folder = RunFolder(home)
+    if folder.is_run() and folder.finished:
+        return folder.summary()
+    if folder.is_run():
+        return resume(home, clients=clients, task=task, watch=tell).summary()
+    shutil.rmtree(home, ignore_errors=True)  # killed before its settings were written
+    return run_settings(settings, gathered, home, tell).summary()
+
+
+def _place(algorithms: Sequence[str]) -> Callable[[dict[str, Any]], tuple[int, int]]:
+    return lambda summary: (list(algorithms).index(summary["algorithm"]), summary["seed"])
+
+
+def _write(comparison: Comparison) -> None:
+    """Write the table and the figure."""
+    folder = comparison.folder
+    with plain_errors(folder):
+        write_atomically(folder / "table.md", as_markdown(comparison.table).encode())
+        write_atomically(folder / "table.csv", comparison.table.to_csv(index=False).encode())
+        _figure(comparison).savefig(comparison.picture)
+
+
+def _figure(comparison: Comparison) -> Any:
+    names = list(dict.fromkeys(summary["algorithm"] for summary in comparison.summaries))
+    runs = {
+        name: [s for s in comparison.summaries if s["algorithm"] == name] for name in names
+    }
+    curves = [
+        Curves(name, [RunFolder(comparison.folder / name / f"seed-{s['seed']}").lines(METRICS)
+                      for s in runs[name]])
+        for name in names
+    ]
+    embedding = next(
+        (found for name in names if find_algorithm(name).clusters
+         and (found := _embedding(comparison.folder, runs[name][0])) is not None),
+        None,
+    )
+    one = comparison.summaries[0]
+    seeds = len(runs[names[0]])
+    title = (
+        f"{one['dataset']}, {one['mixing']}, {one['clients']} clients, "
+        f"{seeds} seed{'s' if seeds > 1 else ''}"
+    )
+    return draw(curves, embedding, title)
+
+
+def _embedding(folder: Path, summary: dict[str, Any]) -> Embedding | None:
+    """Return the last loss vectors of a run."""
+    run = RunFolder(folder / summary["algorithm"] / f"seed-{summary['seed']}")
+    for record in reversed(run.lines(METRICS)):
+        vectors = run.loss_vectors(record["round"])
+        if vectors is not None:
+            groups = summary["groups"]
+            return Embedding(
+                round=record["round"],
+                losses=vectors.losses,
+                models=np.array(record["assignment"])[vectors.clients],
+                groups=None if groups is None else np.array(groups)[vectors.clients],
+                algorithm=summary["algorithm"],
+            )
+    return None

@@ -1,0 +1,205 @@
+"""A run as a folder: settings, a line of metrics a round, checkpoint, loss vectors, models.
+
+Files appear whole or not at all. After a kill at any moment the checkpoint says how many rounds are
+done, and lines beyond it are dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.torch import save
+
+from clove.errors import CloveError
+from clove.federation import LossVectors
+from clove.federation.parameters import one
+from clove.folders import write_atomically
+from clove.runs.checkpoint import read_tree, write_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clove.runs.loop import Progress
+
+SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
+CHECKPOINT, SUMMARY, PICTURE = "checkpoint.safetensors", "summary.json", "picture.png"
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path, settings: str) -> RunFolder:
+        """Make a folder for a new run; refuse one that holds something already."""
+        folder = cls(path)
+        with plain_errors(folder.path):
+            if folder.path.exists() and not folder.path.is_dir():
+                raise CloveError(f"{path} is a file: choose another folder for the run")
+            if folder.is_run():
+                raise CloveError(
+                    f"{path} holds a run already: continue it with `clove resume {path}`, "
+                    "or choose another folder"
+                )
+            if folder.path.is_dir() and any(folder.path.iterdir()):
+                raise CloveError(f"{path} is not empty: choose another folder for the run")
+            folder.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder.path / SETTINGS, settings.encode())
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """Open the folder of an existing run."""
+        folder = cls(path)
+        if not folder.is_run():
+            raise CloveError(f"{path} is not a run folder: there is no {SETTINGS} in it")
+        return folder
+
+    def is_run(self) -> bool:
+        """Say whether there is a run here."""
+        return (self.path / SETTINGS).is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / SUMMARY).is_file()
+
+    # --------------------------------------------------------------------------------- writing
+
+    def add_round(self, progress: Progress) -> None:
+        """Write the round just done: its line, its loss vectors, and the checkpoint last."""
+        with plain_errors(self.path):
+            if progress.round in progress.loss_vectors:
+                self._write_loss_vectors(progress.round, progress.loss_vectors[progress.round])
+            _append(self.path / METRICS, progress.records[-1])
+            _append(self.path / TIMINGS, progress.timings[-1])
+            self.write_checkpoint(progress)
+
+    def write_checkpoint(self, progress: Progress) -> None:
+        """Save everything the next round depends on."""
+        tree = {
+            "round": progress.round,
+            "state": progress.state,
+            "memory": progress.prepared.federation.saved(),
+            "assignment": progress.assignment,
+            "fingerprint": progress.prepared.clients.fingerprint,
+        }
+        write_tree(self.path / CHECKPOINT, tree)
+
+    def write_all(self, progress: Progress) -> None:
+        """Write a run that was only in memory so far."""
+        with plain_errors(self.path):
+            for number, vectors in progress.loss_vectors.items():
+                self._write_loss_vectors(number, vectors)
+            write_lines(self.path / METRICS, progress.records)
+            write_lines(self.path / TIMINGS, progress.timings)
+            self.write_checkpoint(progress)
+
+    def finish(self, progress: Progress, summary: Mapping[str, Any]) -> None:
+        """Write the models as files of their own, and the summary last."""
+        with plain_errors(self.path):
+            self._write_models(progress)
+            text = json.dumps(summary, indent=2) + "\n"
+            write_atomically(self.path / SUMMARY, text.encode())
+
+    def _write_models(self, progress: Progress) -> None:
+        algorithm, federation = progress.prepared.algorithm, progress.prepared.federation
+        kind, models = "model", algorithm.server_models(progress.state)
+        if models is None:
+            kind, models = "client", federation.memory.kept("model", np.arange(federation.clients))
+        number = len(next(iter(models.values())))
+        for index in range(number):
+            single = {name: t.contiguous().cpu() for name, t in one(models, index).items()}
+            write_atomically(self.path / "models" / f"{kind}-{index}.safetensors", save(single))
+
+    def _write_loss_vectors(self, number: int, vectors: LossVectors) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, clients=vectors.clients, losses=vectors.losses)
+        write_atomically(self._loss_file(number), buffer.getvalue())
+
+    def _loss_file(self, number: int) -> Path:
+        return self.path / "loss_vectors" / f"round-{number:05d}.npz"
+
+    # --------------------------------------------------------------------------------- reading
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """Return the last checkpoint, or None where the first round was not finished."""
+        path = self.path / CHECKPOINT
+        return read_tree(path) if path.exists() else None
+
+    def lines(self, name: str, at_most: int | None = None) -> list[dict[str, Any]]:
+        """Return the records of a file of lines, the first so many."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()[:at_most]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise CloveError(f"{path} is damaged: {error}") from None
+
+    def cut_back(self, rounds: int) -> None:
+        """Drop lines written after the last checkpoint."""
+        with plain_errors(self.path):
+            for name in (METRICS, TIMINGS):
+                records = self.lines(name, rounds)
+                if len(records) < rounds:
+                    raise CloveError(
+                        f"{self.path / name} has {len(records)} lines, but the checkpoint says "
+                        f"{rounds} rounds are done: the folder is damaged"
+                    )
+                write_lines(self.path / name, records)
+
+    def loss_vectors(self, number: int) -> LossVectors | None:
+        """Return the loss vectors of a round, where it had any."""
+        path = self._loss_file(number)
+        if not path.exists():
+            return None
+        with np.load(path) as arrays:
+            return LossVectors(arrays["clients"], arrays["losses"])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the summary of a finished run."""
+        if not self.finished:
+            raise CloveError(f"the run in {self.path} is not finished: `clove resume {self.path}`")
+        summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+        return summary
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as a file of JSON lines."""
+    write_atomically(path, "".join(json.dumps(record) + "\n" for record in records).encode())
+
+
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def plain_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says about files into what a user can do about it."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "the disk is full: free some space, then continue with "
+            f"`clove resume {path}`",
+            errno.EACCES: "no permission to write there: choose another folder",
+            errno.EPERM: "no permission to write there: choose another folder",
+            errno.EROFS: "it is on a read-only disk: choose another folder",
+        }
+        reason = reasons.get(error.errno or 0, str(error))
+        raise CloveError(f"cannot write the run folder {path}: {reason}") from error

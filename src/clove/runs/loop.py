@@ -1,0 +1,154 @@
+"""The round loop: drives an algorithm's questions through a federation, and measures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+
+from clove import seeds
+from clove.algorithms import Asking, Outcome
+from clove.federation import Evaluate, Losses, LossVectors, Scores, Simulation
+from clove.federation.parameters import Indices
+from clove.federation.questions import Gradients, Question, Train
+from clove.runs.build import Prepared, repeatable
+from clove.runs.folder import RunFolder
+
+Record = dict[str, Any]
+Watcher = Callable[["Progress"], None]
+
+
+@dataclass
+class Progress:
+    """A run as far as it has come."""
+
+    prepared: Prepared
+    state: Any
+    records: list[Record] = field(default_factory=list)
+    timings: list[Record] = field(default_factory=list)
+    loss_vectors: dict[int, LossVectors] = field(default_factory=dict)
+    assignment: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    scores: Scores | None = None
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+        return len(self.records)
+
+
+class Stopwatch:
+    """Answers questions through a federation, and notes how long each kind takes."""
+
+    def __init__(self, federation: Simulation) -> None:
+        self._federation = federation
+        self.seconds = {"losses": 0.0, "training": 0.0, "evaluation": 0.0}
+
+    def answer(self, question: Question) -> Any:
+        """Answer, and add the time to the question's phase."""
+        start = time.perf_counter()
+        answer = self._federation.answer(question)
+        phase = {Losses: "losses", Train: "training", Gradients: "training", Evaluate: "evaluation"}
+        name = phase.get(type(question))
+        if name is not None:
+            self.seconds[name] += time.perf_counter() - start
+        return answer
+
+
+def drive(asking: Asking[Any], answer: Callable[[Question], Any]) -> Any:
+    """Send a generator the answers to its questions until it returns."""
+    reply: Any = None
+    while True:
+        try:
+            question = asking.send(reply)
+        except StopIteration as stop:
+            return stop.value
+        reply = answer(question)
+
+
+def participants(seed: int, number: int, clients: int, participation: float) -> Indices:
+    """Draw the participants of a round: a share of all clients, at least one."""
+    if participation >= 1:
+        return np.arange(clients)
+    size = max(1, ceil(participation * clients - 1e-9))
+    draw = seeds.stream(seed, "participants", number)
+    return np.sort(draw.choice(clients, size=size, replace=False))
+
+
+def run_rounds(
+    progress: Progress, folder: RunFolder | None = None, watch: Watcher | None = None
+) -> Progress:
+    """Go on from where a run is to its last round."""
+    with repeatable():
+        while progress.round < progress.prepared.settings.rounds:
+            _one_round(progress)
+            if folder is not None:
+                folder.add_round(progress)
+            if watch is not None:
+                watch(progress)
+    return progress
+
+
+def begin(prepared: Prepared) -> Progress:
+    """Return a run before its first round."""
+    unseen = np.full(prepared.federation.clients, -1)
+    return Progress(prepared, prepared.algorithm.begin(), assignment=unseen)
+
+
+def _one_round(progress: Progress) -> None:
+    start = time.perf_counter()
+    prepared, number = progress.prepared, progress.round + 1
+    settings, federation = prepared.settings, prepared.federation
+    watch = Stopwatch(federation)
+    federation.begin_round(number)
+    cohort = participants(settings.seed, number, federation.clients, settings.participation)
+    outcome: Outcome[Any] = drive(prepared.algorithm.round(progress.state, cohort), watch.answer)
+    progress.state = outcome.state
+    if outcome.assignment is not None:
+        progress.assignment = progress.assignment.copy()
+        progress.assignment[outcome.clients] = outcome.assignment
+    if outcome.loss_vectors is not None:
+        progress.loss_vectors[number] = outcome.loss_vectors
+    scores = None
+    if number % settings.evaluate_every == 0 or number == settings.rounds:
+        everyone = np.arange(federation.clients)
+        scores = watch.answer(prepared.algorithm.evaluation(progress.state, everyone))
+        progress.scores = scores
+    progress.records.append(_record(number, progress, outcome, scores))
+    seconds = time.perf_counter() - start
+    phases = watch.seconds | {"server": seconds - sum(watch.seconds.values())}
+    progress.timings.append({"round": number, "seconds": seconds, **phases})
+
+
+def _record(
+    number: int, progress: Progress, outcome: Outcome[Any], scores: Scores | None
+) -> Record:
+    """Return one round's line of metrics: nothing in it depends on the machine's speed."""
+    prepared, ledger = progress.prepared, progress.prepared.federation.ledger
+    accuracy = None if scores is None or scores.accuracy is None else scores.accuracy
+    record: Record = {
+        "round": number,
+        "accuracy": None if accuracy is None or not len(accuracy) else float(accuracy.mean()),
+        "test_loss": None if scores is None or not len(scores.loss) else float(scores.loss.mean()),
+        "ari": None,
+        "ari_seen": None,
+        "participants": len(outcome.clients),
+        "stable": bool(outcome.stable),
+        "bytes_up": ledger.up,
+        "bytes_down": ledger.down,
+    }
+    groups = prepared.clients.groups
+    if prepared.algorithm.clusters and groups is not None and len(outcome.clients):
+        seen = np.flatnonzero(progress.assignment >= 0)
+        record["ari"] = _ari(groups[outcome.clients], progress.assignment[outcome.clients])
+        record["ari_seen"] = _ari(groups[seen], progress.assignment[seen])
+    record["assignment"] = progress.assignment.tolist()
+    return record | outcome.notes
+
+
+def _ari(groups: Indices, assignment: Indices) -> float:
+    return float(adjusted_rand_score(groups, assignment))

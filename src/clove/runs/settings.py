@@ -1,0 +1,215 @@
+"""All settings of a run, checked, and as a TOML file that repeats it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+from clove.algorithms import find_algorithm
+from clove.data import DATASETS, MIXINGS, dataset_options, mixing_options
+from clove.errors import CloveError, unknown_name
+from clove.federation import LocalTraining, check_training
+
+OWN_CLIENTS = "own-clients"  # stands in for the data set where clients were handed over in Python
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run. Defaults of training are the paper's.
+
+    `data` holds the options of the data set and the mixing, `options` those of the algorithm; in
+    Python, on the command line and in files they are given like all others, by name.
+    """
+
+    dataset: str = "digits"
+    mixing: str = "label-skew-1"
+    algorithm: str = "clove"
+    rounds: int = 100
+    seed: int = 0
+    data_dir: str | None = None
+    task: str = "auto"
+    model: str = "auto"
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    batch_size: int = 64
+    local_epochs: int = 1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    participation: float = 1.0
+    stragglers: float = 0.0
+    evaluate_every: int = 1
+    engine: str = "auto"
+    group_size: int = 0
+    device: str = "auto"
+    precision: str = "float32"
+    threads: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.participation <= 1:
+            raise CloveError(f"participation must be in (0, 1], not {self.participation}")
+        for name in ("rounds", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise CloveError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name in ("seed", "threads", "group_size"):
+            if getattr(self, name) < 0:
+                raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
+        if self.precision not in ("float32", "float64"):
+            raise unknown_name("precision", self.precision, ("float32", "float64"))
+        if self.task not in TASKS:
+            raise unknown_name("task", self.task, TASKS)
+        check_training(self.training)
+
+    @property
+    def training(self) -> LocalTraining:
+        """How clients train."""
+        return LocalTraining(
+            self.optimizer,
+            self.learning_rate,
+            self.batch_size,
+            self.local_epochs,
+            self.momentum,
+            self.weight_decay,
+        )
+
+    def flat(self) -> dict[str, Any]:
+        """Return all settings under their own names, as `from_names` takes them."""
+        return {name: getattr(self, name) for name in GENERAL} | {**self.data, **self.options}
+
+
+TASKS = ("auto", "classification", "reconstruction", "regression")
+GENERAL = [f.name for f in fields(Settings) if f.name not in ("data", "options")]
+SECTIONS = {
+    "run": ("dataset", "mixing", "algorithm", "rounds", "seed", "task", "model", "evaluate_every"),
+    "training": (
+        *("optimizer", "learning_rate", "batch_size", "local_epochs"),
+        *("momentum", "weight_decay"),
+    ),
+    "federation": ("participation", "stragglers"),
+    "machine": ("engine", "group_size", "device", "precision", "threads", "data_dir"),
+}
+
+
+# --------------------------------------------------------------------------------- known settings
+
+
+def algorithm_options(name: str) -> dict[str, tuple[Any, Any]]:
+    """Return the options of an algorithm: name → (type, default)."""
+    algorithm = find_algorithm(name)
+    hints = get_type_hints(algorithm)
+    return {f.name: (hints[f.name], f.default) for f in fields(algorithm) if f.name != "setup"}
+
+
+def data_options(dataset: str, mixing: str) -> dict[str, Any]:
+    """Return the options of a data set and a mixing: name → default."""
+    if dataset == OWN_CLIENTS:
+        return {}
+    return {**dataset_options(dataset), **mixing_options(mixing)}
+
+
+def from_names(**given: Any) -> Settings:
+    """Sort settings given by name into general ones and options, and check them all.
+
+    >>> from_names(dataset="digits", algorithm="clove", probes="trained").options
+    {'probes': 'trained'}
+    """
+    general = {name: given.pop(name) for name in GENERAL if name in given}
+    hints = get_type_hints(Settings)
+    general = {n: checked_type(n, v, hints[n]) for n, v in general.items() if v is not None}
+    base = Settings(**general)
+    _check_names(base)
+    options, data = algorithm_options(base.algorithm), data_options(base.dataset, base.mixing)
+    for name in given:
+        if name not in options and name not in data:
+            raise unknown_name("setting", name, [*GENERAL, *options, *data])
+    return replace(
+        base,
+        data={n: v for n, v in given.items() if n in data and v is not None},
+        options={
+            n: checked_type(n, v, options[n][0])
+            for n, v in given.items()
+            if n in options and v is not None
+        },
+    )
+
+
+def _check_names(settings: Settings) -> None:
+    if settings.dataset == OWN_CLIENTS:
+        return
+    if settings.dataset not in DATASETS:
+        raise unknown_name("dataset", settings.dataset, DATASETS)
+    if settings.mixing not in MIXINGS:
+        raise unknown_name("mixing", settings.mixing, MIXINGS)
+
+
+def checked_type(name: str, value: Any, kind: Any) -> Any:
+    """Return a value of the type a setting has, or say what it should be."""
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if value is None and NoneType in kinds:
+        return None
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if any(type(value) is one for one in kinds):
+        return value
+    expected = " or ".join(one.__name__ for one in kinds if one is not NoneType)
+    raise CloveError(f"{name} must be {expected}, not {value!r}")
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read settings by name from a TOML file; tables are for the eye only."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CloveError(f"there is no settings file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CloveError(f"{path} is not valid TOML: {error}") from None
+    content.pop("made", None)
+    names: dict[str, Any] = {}
+    for key, value in content.items():
+        for name, one in value.items() if isinstance(value, dict) else [(key, value)]:
+            if name in names:
+                raise CloveError(f"{path} sets {name!r} twice")
+            names[name] = one
+    return names
+
+
+def write_settings(settings: Settings, made: Mapping[str, Any]) -> str:
+    """Return settings as TOML, complete: what was not set stands there with its default."""
+    sections = {
+        title: {name: getattr(settings, name) for name in names}
+        for title, names in SECTIONS.items()
+    }
+    defaults = {n: default for n, (_, default) in algorithm_options(settings.algorithm).items()}
+    sections["data"] = {**data_options(settings.dataset, settings.mixing), **settings.data}
+    sections[settings.algorithm] = {**defaults, **settings.options}
+    sections["made"] = dict(made)
+    blocks = [_table(title, values) for title, values in sections.items() if values]
+    return "\n".join(blocks)
+
+
+def _table(title: str, values: Mapping[str, Any]) -> str:
+    lines = [f"[{title}]"]
+    for name, value in values.items():
+        lines.append(f"{name} = {_toml(value)}" if value is not None else f"# {name} is not set")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Write one value. The standard library reads TOML but does not write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # Of JSON's strings, TOML reads all but a bare DEL, which JSON leaves as it is.
+    return json.dumps(str(value)).replace("\x7f", "\\u007f")
