@@ -37,7 +37,23 @@ _HOMES = {
     "resume": "clove.runs",
     "run": "clove.runs",
 }
-__all__ = sorted(_HOMES)
+__all__ = [
+    "ClientData",
+    "CloveError",
+    "CloveWarning",
+    "Newcomer",
+    "Result",
+    "Settings",
+    "Task",
+    "classification",
+    "compare",
+    "load",
+    "reconstruction",
+    "register",
+    "regression",
+    "resume",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
@@ -112,9 +111,7 @@ def compare(
         name = f"compare-{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
         home = out_folder or free_folder(name)
         with resumable(home):
-            comparison = run_comparison(
-                methods, seeds=seeds, out=home, watch=live.update, **named
-            )
+            comparison = run_comparison(methods, seeds=seeds, out=home, watch=live.update, **named)
     _show(comparison.summaries, home, as_json)
 
 
@@ -171,9 +168,7 @@ def options(
 
 def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return settings by name: from the file, then from --set, then from the options."""
-    names = (
-        *("dataset", "mixing", "algorithm", "rounds", "seed", "device", "engine", "data_dir"),
-    )
+    names = (*("dataset", "mixing", "algorithm", "rounds", "seed", "device", "engine", "data_dir"),)
     with plain_words():
         from clove.runs.settings import read_settings
 
@@ -286,4 +281,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

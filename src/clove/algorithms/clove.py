@@ -65,10 +65,10 @@ class Grouping:
 class Clove(Algorithm[CloveState]):
     """Cluster clients by the vectors of their losses on all server models.
 
-    Each round every participant sends its losses on all K models; the server clusters these vectors,
-    matches clusters to models at least total loss, lets each client train its cluster's model, and
-    averages per model. Once the clients' assignments have been stable, `early_stopping` ends the
-    clustering: from then on each client is sent one model only.
+    Each round every participant sends its losses on all K models; the server clusters these
+    vectors, matches clusters to models at least total loss, lets each client train its cluster's
+    model, and averages per model. Once the clients' assignments have been stable, `early_stopping`
+    ends the clustering: from then on each client is sent one model only.
 
     Network: K models down and K losses up for each participant, then one model up; after early
     stopping one model each way. Defaults follow algorithm 1 as printed; the authors' code starts

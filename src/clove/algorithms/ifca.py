@@ -86,7 +86,8 @@ class Ifca(Algorithm[IfcaState]):
 
     def round(self, state: IfcaState, cohort: Indices) -> Asking[Outcome[IfcaState]]:
         """Let each client pick its model and train it, and average per model."""
-        vectors, aside = None, []
+        vectors: LossVectors | None = None
+        aside: list[int] = []
         if state.round == 0 and self.first_round == "random":
             clients = cohort
             chosen = random_assignment(self.setup.seed, cohort, count(state.models))
@@ -120,8 +121,6 @@ class Ifca(Algorithm[IfcaState]):
             raise CloveError("a newcomer's losses are not finite: check its data")
         return nearest_by_loss(vectors.losses)
 
-    def _losses(
-        self, state: IfcaState, clients: Indices
-    ) -> Asking[tuple[LossVectors, list[int]]]:
+    def _losses(self, state: IfcaState, clients: Indices) -> Asking[tuple[LossVectors, list[int]]]:
         statistics = self.setup.training.batch_size if self.batch_norm == "batch" else 0
         return (yield from ask_losses(state.models, clients, statistics))

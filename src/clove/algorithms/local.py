@@ -43,9 +43,7 @@ class Local(Algorithm[LocalState]):
 
     def round(self, state: LocalState, cohort: Indices) -> Asking[Outcome[LocalState]]:
         """Let every participant go on training its own model."""
-        trained: Trained = yield Train(
-            self._own(), cohort, cohort, self.setup.training, keep=KEPT
-        )
+        trained: Trained = yield Train(self._own(), cohort, cohort, self.setup.training, keep=KEPT)
         return Outcome(LocalState(state.round + 1), trained.clients, trained.clients)
 
     def _own(self) -> Kept:

@@ -131,7 +131,7 @@ class LossVectorClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     @transform.setter
     def transform(self, value: str) -> None:
-        vars(self)["transform"] = value
+        self.__dict__["transform"] = value
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, `transform` among them."""

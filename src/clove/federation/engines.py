@@ -174,10 +174,8 @@ def _work_key(engine: Vectorized, training: LocalTraining) -> str:
     """Name the work and the machine: what the trial's outcome depends on."""
     device = torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else "cpu"
     parts = (
-        f"{engine.network!r} {engine.task.name} {engine.dtype} {tuple(engine.train_pool.x.shape[1:])} "
+        f"{engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} {engine.dtype} "
         f"{training} {engine.clients} {device} {os.cpu_count()} {torch.get_num_threads()} "
         f"{torch.__version__}"
     )
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
-
-

@@ -219,8 +219,8 @@ class Trained:
     """Trained parameters (or gradients), by client, or by group with each group's samples.
 
     `samples` are the clients' sample counts, `weights` the groups' totals (None when by client),
-    `stable` the clients' reports (None when not asked for). `values` names the entries of a gradient
-    answer that are values to be taken as they are (running statistics).
+    `stable` the clients' reports (None when not asked for). `values` names the entries of a
+    gradient answer that are values to be taken as they are (running statistics).
     """
 
     clients: Indices

@@ -46,7 +46,9 @@ class Sequential(Simulation):
 
     def gradient_group(self, work: Work) -> Parameters:
         """Add up the gradients over each client's batches."""
-        return stacks.stack([self._client_gradient(work, place) for place in range(len(work.clients))])
+        return stacks.stack(
+            [self._client_gradient(work, place) for place in range(len(work.clients))]
+        )
 
     def _load(self, model: Parameters) -> dict[str, Tensor]:
         self.network.load_state_dict(dict(model))

@@ -233,7 +233,8 @@ class Simulation(ABC):
 
     def _measure_unseen(self, question: Losses, replying: Indices, losses: Floats) -> None:
         """Measure a client's loss on its own probe again, on data the probe has not seen."""
-        assert question.unseen is not None and not isinstance(question.models, Seeded)
+        assert question.unseen is not None
+        assert not isinstance(question.models, Seeded)
         for row, place in enumerate(replying):
             model, client = question.unseen.model[place], int(question.clients[place])
             if model < 0:

@@ -23,7 +23,7 @@ from clove.federation.learner import NetworkLearner, make_optimizer
 from clove.federation.norm import taped
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
-from clove.federation.questions import Floats, LocalTraining
+from clove.federation.questions import LocalTraining
 from clove.federation.simulation import Simulation, StepBatch, Work
 from clove.tasks import Task
 
@@ -130,7 +130,7 @@ class Vectorized(Simulation):
             finally:
                 tape.weight, tape.updates = None, {}
 
-        return grad(loss, has_aux=True)  # type: ignore[no-any-return]
+        return grad(loss, has_aux=True)
 
     # ------------------------------------------------------------------------------ evaluation
 
@@ -144,7 +144,7 @@ class Vectorized(Simulation):
             return self._run_by_batches(model, rows, pool, batch_statistics)
         pooled = torch.as_tensor(np.concatenate(rows), device=self.device)
         losses, correct = [], []
-        for index in pooled.split(EVALUATION_BATCH.get(self.device.type, 1024)):
+        for index in torch.split(pooled, EVALUATION_BATCH.get(self.device.type, 1024)):
             batch = self.batch(index, pool.x.new_ones(1), pool)
             outputs = functional_call(self.stacked, dict(model), (batch.x,))
             losses.append(self.task.loss(outputs, batch.y))
@@ -255,10 +255,12 @@ class ShrinkingOptimizer:
 def fitting_group(engine: Vectorized, training: LocalTraining) -> int:
     """Return how many clients fit in memory at once, by what a client takes in training."""
     numbers = sum(t.numel() for t in engine.network.state_dict().values())
-    activations = _activations(engine) * min(training.batch_size, int(engine.train_pool.sizes.max()))
+    activations = _activations(engine) * min(
+        training.batch_size, int(engine.train_pool.sizes.max())
+    )
     # Parameters, gradients, two moments and scratch; outputs are kept for the way back.
     per_client = (6 * numbers + 3 * activations) * torch.finfo(engine.dtype).bits // 8
-    return max(1, GROUP_BYTES.get(engine.device.type, 1 << 30) // per_client)
+    return max(1, int(GROUP_BYTES.get(engine.device.type, 1 << 30) // per_client))
 
 
 def _activations(engine: Vectorized) -> int:
@@ -283,6 +285,3 @@ def _activations(engine: Vectorized) -> int:
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:
     return values.view(-1, *[1] * (stack.dim() - 1))
-
-
-__all__ = ["Floats", "Vectorized", "fitting_group"]

@@ -67,8 +67,15 @@ def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str) -> None:
         rounds = np.arange(1, rows.shape[1] + 1)
         mean = np.nanmean(rows, axis=0)
         shown = ~np.isnan(mean)
-        style = {"color": colour(index), "marker": marker(index), "markersize": 3.5}
-        axes.plot(rounds[shown], mean[shown], label=one.algorithm, linewidth=1.6, **style)
+        axes.plot(
+            rounds[shown],
+            mean[shown],
+            label=one.algorithm,
+            linewidth=1.6,
+            color=colour(index),
+            marker=marker(index),
+            markersize=3.5,
+        )
         if len(rows) > 1:
             low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
             axes.fill_between(
@@ -108,7 +115,8 @@ def draw_embedding(axes: Axes, embedding: Embedding) -> None:
             mine = (embedding.models == model) & (shapes == group)
             if mine.any():
                 axes.scatter(
-                    *points[mine].T,
+                    points[mine, 0],
+                    points[mine, 1],
                     color=colour(int(model)),
                     marker=marker(int(group)),
                     s=42,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 
 # Okabe and Ito's palette, which stays distinct for colour-blind readers; then Tol's muted colours.
 COLOURS = (
@@ -18,7 +20,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 @contextmanager
 def print_style() -> Iterator[None]:
     """Draw in the house style, for a while."""
-    settings = {
+    settings: dict[Any, Any] = {
         "font.size": 10,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -29,7 +31,7 @@ def print_style() -> Iterator[None]:
         "legend.frameon": False,
         "figure.dpi": 130,
         "savefig.bbox": "tight",
-        "axes.prop_cycle": mpl.cycler(color=COLOURS),
+        "axes.prop_cycle": cycler(color=COLOURS),
     }
     with mpl.rc_context(settings):
         yield

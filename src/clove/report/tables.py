@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 Summary = Mapping[str, Any]
@@ -21,6 +22,7 @@ class Column:
     title: str
     show: Callable[[float], str]
     better: int = 0  # 1: more is better, -1: less is better, 0: neither
+    spread: bool = True  # whether ± std is shown
 
 
 def megabytes(value: float) -> str:
@@ -36,14 +38,14 @@ def megabytes(value: float) -> str:
 
 
 COLUMNS = (
-    Column("accuracy", "accuracy", lambda v: f"{100 * v:.1f} %", 1),
-    Column("test_loss", "test loss", lambda v: f"{v:.4g}", -1),
+    Column("accuracy", "accuracy %", lambda v: f"{100 * v:.1f}", 1),
+    Column("test_loss", "test loss", lambda v: f"{v:.3g}", -1),
     Column("ari", "ARI", lambda v: f"{v:.2f}", 1),
-    Column("first_round_ari_0.9", "ARI ≥ 0.9 from round", lambda v: f"{v:g}", -1),
-    Column("stability_round", "stable from round", lambda v: f"{v:g}"),
-    Column("bytes_up", "up", megabytes),
-    Column("bytes_down", "down", megabytes),
-    Column("seconds", "seconds", lambda v: f"{v:.1f}"),
+    Column("first_round_ari_0.9", "ARI≥0.9 in", lambda v: f"{v:.1f}", -1),
+    Column("stability_round", "stable in", lambda v: f"{v:.1f}"),
+    Column("bytes_up", "up", megabytes, spread=False),
+    Column("bytes_down", "down", megabytes, spread=False),
+    Column("seconds", "seconds", lambda v: f"{v:.1f}", spread=False),
 )
 
 
@@ -82,9 +84,9 @@ def cells(table: pd.DataFrame) -> tuple[list[str], list[list[tuple[str, bool]]]]
 def as_rich(table: pd.DataFrame, title: str) -> Table:
     """Return the table for a terminal."""
     titles, rows = cells(table)
-    shown = Table(title=title, title_style="bold", caption_justify="left")
+    shown = Table(title=title, title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(titles):
-        shown.add_column(name, justify="right" if index else "left")
+        shown.add_column(name, justify="right" if index else "left", no_wrap=True)
     for row in rows:
         shown.add_row(*(f"[bold green]{text}[/]" if best else text for text, best in row))
     return shown
@@ -105,9 +107,7 @@ def _text(row: pd.Series, column: Column) -> str:
     if pd.isna(mean):
         return "–"
     shown = column.show(mean)
-    if row["seeds"] > 1 and column.key not in ("bytes_up", "bytes_down"):
-        return f"{shown} ± {column.show(spread)}".replace(" % ±", " ±")
-    return shown
+    return f"{shown} ± {column.show(spread)}" if row["seeds"] > 1 and column.spread else shown
 
 
 def _is_best(value: float, all_values: pd.Series, column: Column) -> bool:

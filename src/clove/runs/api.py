@@ -139,8 +139,9 @@ def _restored(
 def _on_device(saved: dict[str, Any], prepared: Prepared) -> dict[str, Any]:
     """Move the stacks in a saved tree to the device of the run."""
     federation = prepared.federation
-    if saved and all(hasattr(value, "device") and hasattr(value, "is_floating_point")
-                     for value in saved.values()):
+    if saved and all(
+        hasattr(value, "device") and hasattr(value, "is_floating_point") for value in saved.values()
+    ):
         return move(saved, federation.device, federation.dtype)
     return {
         key: _on_device(value, prepared) if isinstance(value, dict) else value

@@ -14,8 +14,16 @@ import numpy as np
 import torch
 
 from clove.algorithms import Algorithm, Setup, find_algorithm
-from clove.data import ClientData, Dataset, check_clients, holdout, load_dataset, mix
-from clove.data import dataset_options, mixing_options
+from clove.data import (
+    ClientData,
+    Dataset,
+    check_clients,
+    dataset_options,
+    holdout,
+    load_dataset,
+    mix,
+    mixing_options,
+)
 from clove.errors import CloveError
 from clove.federation import Parameters, Simulation, initial_models
 from clove.federation.engines import EngineChoice, find_device, make_engine
@@ -125,7 +133,9 @@ def _task_for(settings: Settings, dataset: Dataset) -> Task:
         raise CloveError(f"data set {settings.dataset!r} has no classes: use --task regression")
     model = settings.model
     if model == "auto" and kind == "classification":
-        model = "cnn" if len(dataset.feature_shape) == 3 and dataset.feature_shape[1] >= 28 else "mlp"
+        model = (
+            "cnn" if len(dataset.feature_shape) == 3 and dataset.feature_shape[1] >= 28 else "mlp"
+        )
     return _named_task(kind, model)
 
 

@@ -43,7 +43,9 @@ def _outline(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {"dict": {key: _outline(one, f"{name}/{key}", tensors) for key, one in value.items()}}
+        return {
+            "dict": {key: _outline(one, f"{name}/{key}", tensors) for key, one in value.items()}
+        }
     if isinstance(value, list | tuple):
         if all(isinstance(one, int | float | str) for one in value):
             return {"plain": list(value)}

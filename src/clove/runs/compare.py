@@ -177,17 +177,24 @@ def _write(comparison: Comparison) -> None:
 
 def _figure(comparison: Comparison) -> Any:
     names = list(dict.fromkeys(summary["algorithm"] for summary in comparison.summaries))
-    runs = {
-        name: [s for s in comparison.summaries if s["algorithm"] == name] for name in names
-    }
+    runs = {name: [s for s in comparison.summaries if s["algorithm"] == name] for name in names}
     curves = [
-        Curves(name, [RunFolder(comparison.folder / name / f"seed-{s['seed']}").lines(METRICS)
-                      for s in runs[name]])
+        Curves(
+            name,
+            [
+                RunFolder(comparison.folder / name / f"seed-{s['seed']}").lines(METRICS)
+                for s in runs[name]
+            ],
+        )
         for name in names
     ]
     embedding = next(
-        (found for name in names if find_algorithm(name).clusters
-         and (found := _embedding(comparison.folder, runs[name][0])) is not None),
+        (
+            found
+            for name in names
+            if find_algorithm(name).clusters
+            and (found := _embedding(comparison.folder, runs[name][0])) is not None
+        ),
         None,
     )
     one = comparison.summaries[0]

@@ -73,17 +73,17 @@ class Result:
     @property
     def accuracy(self) -> float | None:
         """Mean over clients of their model's accuracy on their own test data, at the end."""
-        return self._last["accuracy"]
+        return self._figure("accuracy")
 
     @property
     def test_loss(self) -> float | None:
         """Mean over clients of their model's loss on their own test data, at the end."""
-        return self._last["test_loss"]
+        return self._figure("test_loss")
 
     @property
     def ari(self) -> float | None:
         """Agreement of the groups found with the true ones, over the last round's participants."""
-        return self._last["ari"]
+        return self._figure("ari")
 
     @property
     def assignment(self) -> NDArray[np.int64]:
@@ -112,6 +112,10 @@ class Result:
     @property
     def _last(self) -> Record:
         return self._progress.records[-1]
+
+    def _figure(self, name: str) -> float | None:
+        value: float | None = self._last[name]
+        return value
 
     # ------------------------------------------------------------------------ models, newcomers
 
@@ -228,7 +232,9 @@ def summarise(progress: Progress) -> Record:
     models = prepared.algorithm.server_models(progress.state)
     number = prepared.federation.clients if models is None else len(next(iter(models.values())))
     groups = prepared.clients.groups
-    history = [{k: v for k, v in record.items() if k != "assignment"} for record in progress.records]
+    history = [
+        {k: v for k, v in record.items() if k != "assignment"} for record in progress.records
+    ]
     return {
         "algorithm": settings.algorithm,
         "dataset": settings.dataset,
