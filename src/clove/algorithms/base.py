@@ -63,13 +63,16 @@ class Outcome(Generic[State]):
 class Algorithm(ABC, Generic[State]):
     """A federated learning method; its fields after `setup` are its options.
 
-    `clusters` says whether its assignments are a clustering worth comparing with the true groups;
-    `personal` whether models stay with the clients, one each.
+    `state_type` is the dataclass its state is kept in: a field `models` for the server's models,
+    and else arrays, plain values and stacks of parameters. `clusters` says whether its assignments
+    are a clustering worth comparing with the true groups; `personal` whether models stay with the
+    clients, one each.
     """
 
     setup: Setup
 
     name: ClassVar[str]
+    state_type: ClassVar[type]
     clusters: ClassVar[bool] = False
     personal: ClassVar[bool] = False
 

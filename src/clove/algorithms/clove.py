@@ -125,6 +125,7 @@ class Clove(Algorithm[CloveState]):
     batch_norm: str = "running"
 
     name = "clove"
+    state_type = CloveState
     clusters = True
 
     def __post_init__(self) -> None:

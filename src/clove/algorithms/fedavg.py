@@ -40,6 +40,7 @@ class FedAvg(Algorithm[FedAvgState]):
     server_optimizer: str = "sgd"
 
     name = "fedavg"
+    state_type = FedAvgState
 
     def __post_init__(self) -> None:
         Averaging(self.averaging, self.server_optimizer)

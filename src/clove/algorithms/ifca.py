@@ -60,6 +60,7 @@ class Ifca(Algorithm[IfcaState]):
     batch_norm: str = "running"
 
     name = "ifca"
+    state_type = IfcaState
     clusters = True
 
     def __post_init__(self) -> None:

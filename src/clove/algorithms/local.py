@@ -27,6 +27,7 @@ class Local(Algorithm[LocalState]):
     """
 
     name = "local"
+    state_type = LocalState
     personal = True
 
     def begin(self) -> LocalState:

@@ -17,6 +17,7 @@ import torch
 from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
+from clove.federation.learner import make_optimizer
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
 from clove.federation.simulation import Simulation, Work
@@ -63,6 +64,7 @@ def make_engine(
     """Make the engine of that name; `auto` measures which is faster here for this work."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
+    make_optimizer([torch.zeros(1)], training)  # torch's first one loads half of torch: not now
     if name == "sequential":
         return Sequential(clients, task, **options), EngineChoice(name, 0, "as asked")
     vectorized = Vectorized(clients, task, group_size=group_size, **options)

@@ -23,6 +23,7 @@ class Live:
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
+        self._said: set[str] = set()
         self._bars: dict[tuple[str, int], TaskID] = {}
         self._progress = Progress(
             TextColumn("[bold]{task.description:<14}"),
@@ -60,14 +61,11 @@ class Live:
 
     def _begin(self, algorithm: str, seed: int, run: Any) -> TaskID:
         prepared = run.prepared
-        if not self._quiet:
-            choice = prepared.choice
-            self._progress.console.print(
-                f"{algorithm}, seed {seed}: {choice.engine} engine on {prepared.settings.device} "
-                f"({choice.reason})",
-                style="dim",
-                highlight=False,
-            )
+        choice = prepared.choice
+        words = f"{choice.engine} engine on {prepared.settings.device}: {choice.reason}"
+        if not self._quiet and words not in self._said:
+            self._said.add(words)
+            self._progress.console.print(words, style="dim", highlight=False, soft_wrap=True)
         bar = self._progress.add_task(
             f"{algorithm} {seed}", total=prepared.settings.rounds, news=""
         )

@@ -37,12 +37,17 @@ def megabytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def rounds(value: float) -> str:
+    """Show a number of rounds: whole where it is."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.1f}"
+
+
 COLUMNS = (
     Column("accuracy", "accuracy %", lambda v: f"{100 * v:.1f}", 1),
     Column("test_loss", "test loss", lambda v: f"{v:.3g}", -1),
     Column("ari", "ARI", lambda v: f"{v:.2f}", 1),
-    Column("first_round_ari_0.9", "ARI≥0.9 in", lambda v: f"{v:.1f}", -1),
-    Column("stability_round", "stable in", lambda v: f"{v:.1f}"),
+    Column("first_round_ari_0.9", "ARI≥0.9", rounds, -1),
+    Column("stability_round", "stable", rounds),
     Column("bytes_up", "up", megabytes, spread=False),
     Column("bytes_down", "down", megabytes, spread=False),
     Column("seconds", "seconds", lambda v: f"{v:.1f}", spread=False),
@@ -84,7 +89,7 @@ def cells(table: pd.DataFrame) -> tuple[list[str], list[list[tuple[str, bool]]]]
 def as_rich(table: pd.DataFrame, title: str) -> Table:
     """Return the table for a terminal."""
     titles, rows = cells(table)
-    shown = Table(title=title, title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    shown = Table(title=title, title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for index, name in enumerate(titles):
         shown.add_column(name, justify="right" if index else "left", no_wrap=True)
     for row in rows:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clove.data import ClientData
 from clove.errors import CloveError
+from clove.federation import Scores
 from clove.federation.parameters import move
 from clove.runs.build import Clients, Prepared, gather_clients, prepare
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
@@ -16,6 +17,7 @@ from clove.runs.loop import Progress, Watcher, begin, run_rounds
 from clove.runs.made import settings_text
 from clove.runs.result import Result, finish
 from clove.runs.settings import OWN_CLIENTS, Settings, from_names, read_settings
+from clove.runs.story import read_story, told
 from clove.tasks import Task
 
 
@@ -78,34 +80,28 @@ def resume(
     A run of one's own clients or network needs them again; data that differ are refused.
     """
     folder = RunFolder.open(path)
-    progress = _restored(folder, _settings_of(folder), clients, task)
+    settings = from_names(**read_settings(folder.path / SETTINGS))
+    progress = _restored(folder, settings, clients, task)
     folder.cut_back(progress.round)
     if folder.finished:
-        return Result(progress, folder)
+        return Result(told(progress), folder, progress)
     return _to_the_end(progress, folder, watch)
 
 
-def load(
-    path: str | Path,
-    *,
-    clients: Sequence[ClientData] | None = None,
-    task: Task | None = None,
-) -> Result:
-    """Read a finished run from its folder."""
-    folder = RunFolder.open(path)
-    folder.summary()
-    return Result(_restored(folder, _settings_of(folder), clients, task), folder)
+def load(path: str | Path, *, task: Task | None = None) -> Result:
+    """Read a run from its folder; the clients' data are not needed.
+
+    A network of one's own has to be handed over again as `task`, for its models and for newcomers.
+    """
+    return Result(read_story(path, task), RunFolder.open(path))
 
 
 def _to_the_end(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> Result:
-    result = Result(run_rounds(progress, folder, watch), folder)
+    run_rounds(progress, folder, watch)
+    result = Result(told(progress), folder, progress)
     if folder is not None:
-        finish(result, folder)
+        finish(result)
     return result
-
-
-def _settings_of(folder: RunFolder) -> Settings:
-    return from_names(**read_settings(folder.path / SETTINGS))
 
 
 def _restored(
@@ -120,13 +116,14 @@ def _restored(
     saved = folder.checkpoint()
     if saved is None:
         return progress
-    if saved["fingerprint"] != prepared.clients.fingerprint:
+    if saved["clients"]["fingerprint"] != prepared.clients.fingerprint:
         raise CloveError(
             f"the clients' data differ from those the run in {folder.path} was made with"
         )
     prepared.federation.restore(_on_device(saved["memory"], prepared))
     progress.state = replace(progress.state, **_on_device(saved["state"], prepared))
     progress.assignment = saved["assignment"]
+    progress.scores = None if saved["scores"] is None else Scores(**saved["scores"])
     progress.records = folder.lines(METRICS, saved["round"])
     progress.timings = folder.lines(TIMINGS, saved["round"])
     for number in range(1, saved["round"] + 1):

@@ -28,11 +28,10 @@ from clove.errors import CloveError
 from clove.federation import Parameters, Simulation, initial_models
 from clove.federation.engines import EngineChoice, find_device, make_engine
 from clove.federation.parameters import Indices, move
-from clove.runs.settings import OWN_CLIENTS, Settings
-from clove.tasks import Task, classification, reconstruction, regression
+from clove.runs.settings import OWN_CLIENTS, OWN_NETWORK, Settings
+from clove.tasks import TASKS, Task, named_task
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-ZOO_DEFAULTS = {"reconstruction": "autoencoder", "regression": "linear"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,7 @@ class Clients:
     clients: list[ClientData]
     groups: Indices | None
     task: Task
+    model: str  # the network's name in the zoo, or that it is the user's own
     outputs: int
     truth: Any = None  # parameters the data were made with, where they were made
     remark: str | None = None  # what a user should know about the data
@@ -84,6 +84,8 @@ def gather_clients(
             "this run was made with clients handed over in Python: "
             "hand them over again, with clove.run(clients=...) or clove.resume(..., clients=...)"
         )
+    if settings.model == OWN_NETWORK and task is None:
+        raise CloveError("this run has a network of your own: hand it over again with task=...")
     known = dataset_options(settings.dataset)
     dataset = load_dataset(
         settings.dataset,
@@ -99,9 +101,14 @@ def gather_clients(
         **{name: value for name, value in settings.data.items() if name in known},
     )
     task, outputs = task or _task_for(settings, dataset), dataset.classes or 1
-    task = task.for_data(tuple(mixed.clients[0].train[0].shape[1:]), outputs)
     return Clients(
-        mixed.clients, np.asarray(mixed.groups), task, outputs, dataset.truth, mixed.shortfall
+        clients=mixed.clients,
+        groups=np.asarray(mixed.groups),
+        task=task.for_data(tuple(mixed.clients[0].train[0].shape[1:]), outputs),
+        model=_network_name(task),
+        outputs=outputs,
+        truth=dataset.truth,
+        remark=mixed.shortfall,
     )
 
 
@@ -114,7 +121,7 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
         kind = "reconstruction" if labels[0] is None else "classification"
         if labels[0] is not None and np.issubdtype(labels[0].dtype, np.floating):
             kind = "regression"
-    task = task or _named_task(kind, settings.model)
+    task = task or named_task(kind, settings.model)
     outputs = 1
     if task.name == "classification" and labels[0] is not None:
         tests = [client.test[1] for client in clients if client.test is not None]
@@ -123,29 +130,28 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
         outputs = int(np.prod(labels[0].shape[1:]))
     groups = [client.group for client in clients]
     known = np.array(groups) if all(group is not None for group in groups) else None
-    task = task.for_data(tuple(clients[0].train[0].shape[1:]), outputs)
-    return Clients(clients, known, task, outputs, remark=remark if held else None)
+    return Clients(
+        clients=clients,
+        groups=known,
+        task=task.for_data(tuple(clients[0].train[0].shape[1:]), outputs),
+        model=_network_name(task),
+        outputs=outputs,
+        remark=remark if held else None,
+    )
+
+
+def _network_name(task: Task) -> str:
+    return task.network if isinstance(task.network, str) else OWN_NETWORK
 
 
 def _task_for(settings: Settings, dataset: Dataset) -> Task:
     kind = dataset.kind if settings.task == "auto" else settings.task
     if kind == "classification" and dataset.kind != "classification":
         raise CloveError(f"data set {settings.dataset!r} has no classes: use --task regression")
-    model = settings.model
-    if model == "auto" and kind == "classification":
-        model = (
-            "cnn" if len(dataset.feature_shape) == 3 and dataset.feature_shape[1] >= 28 else "mlp"
-        )
-    return _named_task(kind, model)
-
-
-def _named_task(kind: str, model: str) -> Task:
-    make = {
-        "classification": classification,
-        "reconstruction": reconstruction,
-        "regression": regression,
-    }[kind]
-    return make(ZOO_DEFAULTS.get(kind, "mlp") if model == "auto" else model)
+    model, shape = settings.model, dataset.feature_shape
+    if model == "auto" and kind == "classification" and len(shape) == 3 and shape[1] >= 28:
+        model = "cnn"
+    return named_task(kind, model)
 
 
 def prepare(settings: Settings, clients: Clients) -> Prepared:
@@ -170,6 +176,8 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         engine=choice.engine,
         group_size=choice.group_size,
         device=str(device),
+        task=clients.task.name if clients.task.name in TASKS else settings.task,
+        model=clients.model,
         threads=torch.get_num_threads(),
     )
 
@@ -188,8 +196,11 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
 
 
 @contextmanager
-def repeatable() -> Iterator[None]:
-    """Make torch choose kernels that give the same bits every time, for a while."""
+def repeatable(device: torch.device) -> Iterator[None]:
+    """Make torch choose GPU kernels that give the same bits every time, for a while."""
+    if device.type != "cuda":  # what we use of the CPU's kernels does so anyway
+        yield
+        return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn = torch.backends.cudnn
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark

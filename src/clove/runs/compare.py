@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from clove.algorithms import find_algorithm
 from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.folders import write_atomically
-from clove.report.figures import Curves, Embedding, draw
+from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
 from clove.runs.api import resume, run_settings
 from clove.runs.build import Clients, gather_clients
-from clove.runs.folder import METRICS, PICTURE, RunFolder, plain_errors
+from clove.runs.folder import PICTURE, RunFolder, plain_errors
 from clove.runs.loop import Progress
 from clove.runs.settings import (
     GENERAL,
@@ -30,6 +30,7 @@ from clove.runs.settings import (
     data_options,
     from_names,
 )
+from clove.runs.story import read_story
 from clove.tasks import Task
 
 COMPARISON = "comparison.json"
@@ -175,30 +176,20 @@ def _write(comparison: Comparison) -> None:
         _figure(comparison).savefig(comparison.picture)
 
 
-def _figure(comparison: Comparison) -> Any:
+def _figure(comparison: Comparison) -> Figure:
     names = list(dict.fromkeys(summary["algorithm"] for summary in comparison.summaries))
-    runs = {name: [s for s in comparison.summaries if s["algorithm"] == name] for name in names}
-    curves = [
-        Curves(
-            name,
-            [
-                RunFolder(comparison.folder / name / f"seed-{s['seed']}").lines(METRICS)
-                for s in runs[name]
-            ],
-        )
+    stories = {
+        name: [
+            read_story(_home(comparison.folder, s))
+            for s in comparison.summaries
+            if s["algorithm"] == name
+        ]
         for name in names
-    ]
-    embedding = next(
-        (
-            found
-            for name in names
-            if find_algorithm(name).clusters
-            and (found := _embedding(comparison.folder, runs[name][0])) is not None
-        ),
-        None,
-    )
-    one = comparison.summaries[0]
-    seeds = len(runs[names[0]])
+    }
+    curves = [Curves(name, [story.records for story in stories[name]]) for name in names]
+    grouping = [name for name in names if find_algorithm(name).clusters]
+    embedding = stories[grouping[0]][0].embedding() if grouping else None
+    one, seeds = comparison.summaries[0], len(stories[names[0]])
     title = (
         f"{one['dataset']}, {one['mixing']}, {one['clients']} clients, "
         f"{seeds} seed{'s' if seeds > 1 else ''}"
@@ -206,18 +197,5 @@ def _figure(comparison: Comparison) -> Any:
     return draw(curves, embedding, title)
 
 
-def _embedding(folder: Path, summary: dict[str, Any]) -> Embedding | None:
-    """Return the last loss vectors of a run."""
-    run = RunFolder(folder / summary["algorithm"] / f"seed-{summary['seed']}")
-    for record in reversed(run.lines(METRICS)):
-        vectors = run.loss_vectors(record["round"])
-        if vectors is not None:
-            groups = summary["groups"]
-            return Embedding(
-                round=record["round"],
-                losses=vectors.losses,
-                models=np.array(record["assignment"])[vectors.clients],
-                groups=None if groups is None else np.array(groups)[vectors.clients],
-                algorithm=summary["algorithm"],
-            )
-    return None
+def _home(folder: Path, summary: dict[str, Any]) -> Path:
+    return folder / str(summary["algorithm"]) / f"seed-{summary['seed']}"

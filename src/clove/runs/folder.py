@@ -19,8 +19,8 @@ import numpy as np
 from safetensors.torch import save
 
 from clove.errors import CloveError
-from clove.federation import LossVectors
-from clove.federation.parameters import one
+from clove.federation import LossVectors, Parameters
+from clove.federation.parameters import count, one
 from clove.folders import write_atomically
 from clove.runs.checkpoint import read_tree, write_tree
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
 CHECKPOINT, SUMMARY, PICTURE = "checkpoint.safetensors", "summary.json", "picture.png"
+CLIENTS = "clients.csv"
 
 
 class RunFolder:
@@ -92,7 +93,14 @@ class RunFolder:
             "state": progress.state,
             "memory": progress.prepared.federation.saved(),
             "assignment": progress.assignment,
-            "fingerprint": progress.prepared.clients.fingerprint,
+            "scores": progress.scores,
+            "clients": {
+                "number": progress.prepared.federation.clients,
+                "groups": progress.prepared.clients.groups,
+                "inputs": progress.prepared.clients.inputs,
+                "outputs": progress.prepared.clients.outputs,
+                "fingerprint": progress.prepared.clients.fingerprint,
+            },
         }
         write_tree(self.path / CHECKPOINT, tree)
 
@@ -105,22 +113,19 @@ class RunFolder:
             write_lines(self.path / TIMINGS, progress.timings)
             self.write_checkpoint(progress)
 
-    def finish(self, progress: Progress, summary: Mapping[str, Any]) -> None:
-        """Write the models as files of their own, and the summary last."""
+    def write_models(self, kind: str, models: Parameters) -> None:
+        """Write every model of a stack as a file of its own."""
         with plain_errors(self.path):
-            self._write_models(progress)
-            text = json.dumps(summary, indent=2) + "\n"
-            write_atomically(self.path / SUMMARY, text.encode())
+            for index in range(count(models)):
+                single = {name: t.contiguous().cpu() for name, t in one(models, index).items()}
+                path = self.path / "models" / f"{kind}-{index}.safetensors"
+                write_atomically(path, save(single))
 
-    def _write_models(self, progress: Progress) -> None:
-        algorithm, federation = progress.prepared.algorithm, progress.prepared.federation
-        kind, models = "model", algorithm.server_models(progress.state)
-        if models is None:
-            kind, models = "client", federation.memory.kept("model", np.arange(federation.clients))
-        number = len(next(iter(models.values())))
-        for index in range(number):
-            single = {name: t.contiguous().cpu() for name, t in one(models, index).items()}
-            write_atomically(self.path / "models" / f"{kind}-{index}.safetensors", save(single))
+    def finish(self, clients: str, summary: Mapping[str, Any]) -> None:
+        """Write the table of clients, and the summary: with it the run is finished."""
+        with plain_errors(self.path):
+            write_atomically(self.path / CLIENTS, clients.encode())
+            write_atomically(self.path / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
 
     def _write_loss_vectors(self, number: int, vectors: LossVectors) -> None:
         buffer = io.BytesIO()

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from clove import seeds
 from clove.algorithms import Asking, Outcome
-from clove.federation import Evaluate, Losses, LossVectors, Scores, Simulation
+from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Simulation
 from clove.federation.parameters import Indices
 from clove.federation.questions import Gradients, Question, Train
 from clove.runs.build import Prepared, repeatable
@@ -39,6 +39,14 @@ class Progress:
     def round(self) -> int:
         """How many rounds are done."""
         return len(self.records)
+
+    def models(self) -> Parameters:
+        """Return the server's models, or those the clients keep."""
+        prepared = self.prepared
+        models = prepared.algorithm.server_models(self.state)
+        if models is not None:
+            return models
+        return prepared.federation.memory.kept("model", np.arange(prepared.federation.clients))
 
 
 class Stopwatch:
@@ -83,7 +91,7 @@ def run_rounds(
     progress: Progress, folder: RunFolder | None = None, watch: Watcher | None = None
 ) -> Progress:
     """Go on from where a run is to its last round."""
-    with repeatable():
+    with repeatable(progress.prepared.federation.device):
         while progress.round < progress.prepared.settings.rounds:
             _one_round(progress)
             if folder is not None:

@@ -14,8 +14,10 @@ from clove.algorithms import find_algorithm
 from clove.data import DATASETS, MIXINGS, dataset_options, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
+from clove.tasks import MODELS, TASKS
 
 OWN_CLIENTS = "own-clients"  # stands in for the data set where clients were handed over in Python
+OWN_NETWORK = "own-network"  # likewise for the network
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,10 @@ class Settings:
                 raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
         if self.precision not in ("float32", "float64"):
             raise unknown_name("precision", self.precision, ("float32", "float64"))
-        if self.task not in TASKS:
-            raise unknown_name("task", self.task, TASKS)
+        if self.task not in ("auto", *TASKS):
+            raise unknown_name("task", self.task, ("auto", *TASKS))
+        if self.model not in ("auto", OWN_NETWORK, *MODELS):
+            raise unknown_name("model", self.model, ("auto", *MODELS))
         check_training(self.training)
 
     @property
@@ -83,7 +87,6 @@ class Settings:
         return {name: getattr(self, name) for name in GENERAL} | {**self.data, **self.options}
 
 
-TASKS = ("auto", "classification", "reconstruction", "regression")
 GENERAL = [f.name for f in fields(Settings) if f.name not in ("data", "options")]
 SECTIONS = {
     "run": ("dataset", "mixing", "algorithm", "rounds", "seed", "task", "model", "evaluate_every"),

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clove.errors import CloveError
-from clove.tasks.models import Shape, build_model
+from clove.errors import CloveError, unknown_name
+from clove.tasks.models import MODELS, Shape, build_model
 
 NetworkFactory = Callable[[], nn.Module]
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -99,6 +99,23 @@ def regression(network: NetworkFactory | str = "linear") -> Task:
 def reconstruction(network: NetworkFactory | str = "autoencoder") -> Task:
     """Predict the sample itself, without labels: squared error of the reconstruction."""
     return Task("reconstruction", _checked(network), _squared_error, target="x")
+
+
+TASKS: dict[str, tuple[Callable[[NetworkFactory | str], Task], str]] = {
+    "classification": (classification, "mlp"),
+    "regression": (regression, "linear"),
+    "reconstruction": (reconstruction, "autoencoder"),
+}
+
+
+def named_task(kind: str, model: str = "auto") -> Task:
+    """Return the task of that name with a model of the zoo; `auto` is the kind's usual one."""
+    if kind not in TASKS:
+        raise unknown_name("task", kind, TASKS)
+    make, usual = TASKS[kind]
+    if model != "auto" and model not in MODELS:
+        raise unknown_name("model", model, MODELS)
+    return make(usual if model == "auto" else model)
 
 
 def initial_parameters(task: Task, seed: int) -> dict[str, Tensor]:
