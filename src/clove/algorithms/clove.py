@@ -272,7 +272,10 @@ class Clove(Algorithm[CloveState]):
     # ------------------------------------------------------------------------------ newcomers
 
     def newcomers(self, state: CloveState, clients: Indices) -> Asking[Assignments]:
-        """Assign by the centroids of the last clustering (at stability, the one it ended with)."""
+        """Assign by the centroids of the last clustering (at stability, the one it ended with).
+
+        Distances are by model; a model without a cluster is infinitely far.
+        """
         vectors, aside = yield from self._measured_losses(state, clients)
         if aside:
             raise CloveError("a newcomer's losses are not finite: check its data")
@@ -289,7 +292,10 @@ class Clove(Algorithm[CloveState]):
     def _nearest(self, state: CloveState, losses: Floats) -> Assignments:
         if state.centroids is None or state.model_of_cluster is None:
             raise CloveError("nothing has been clustered yet: run more rounds")
-        return assign_newcomers(losses, state.centroids, state.model_of_cluster, self.transform)
+        found = assign_newcomers(losses, state.centroids, state.model_of_cluster, self.transform)
+        by_model = np.full((len(losses), count(state.models)), np.inf)
+        by_model[:, state.model_of_cluster] = found.distances
+        return replace(found, distances=by_model)
 
     # -------------------------------------------------------------------------------- helpers
 

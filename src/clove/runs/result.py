@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Newcomer:
     """Where a newcomer belongs: its model, how sure that is, and what it was decided on.
 
-    `sure` is 1 where no other group comes near, and 0 where two fit equally well; `distances` are
-    to the groups' centroids (or losses, for methods without centroids).
+    `sure` is 1 where no other group comes near, and 0 where two fit equally well; `distances` are,
+    for each model, to the centroid of its group (or losses, for methods without centroids).
     """
 
     model: int
