@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from clove.runs.compare import compare
     from clove.tasks import Task, classification, reconstruction, regression
 
+__version__ = "0.1.0"
+
 # Loaded when first used: torch and scikit-learn take seconds to import.
 _HOMES = {
     "ClientData": "clove.data",

@@ -26,7 +26,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Clustered, personalised federated learning: find the groups, train a model for each.",
 )
 out = Console()
 err = Console(stderr=True)
@@ -48,6 +47,23 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; see `clove options`."),
 ]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from clove import __version__
+
+        print(f"clove {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def everything(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Clustered, personalised federated learning: find the groups, train a model for each."""
 
 
 @app.command()

@@ -18,6 +18,7 @@ from clove.algorithms.grouped import (
 from clove.algorithms.probes import PROBES, cluster_starts, random_probes, trained_probes
 from clove.clustering import (
     MATCHINGS,
+    TRANSFORMS,
     Assignments,
     LossVectorClustering,
     assign_newcomers,
@@ -35,13 +36,16 @@ from clove.federation.questions import (
     Seeded,
 )
 
+CLUSTERINGS = ("kmeans", "agglomerative", "finch")
+SELECTIONS = ("silhouette", "merge-ratio")
+
 
 @dataclass(frozen=True)
 class CloveState:
     """What the server keeps: models, the last clustering, and nothing per client."""
 
     models: Parameters
-    round: int = 0
+    round: int = 0  # how many rounds somebody answered
     clusters: int = 0  # how many to look for; 0: choose anew each round
     stopped: bool = False  # clustering is over: the assignments were stable
     measured: Parameters | None = None  # the models the last clustering's losses were measured on
@@ -131,6 +135,9 @@ class Clove(Algorithm[CloveState]):
     def __post_init__(self) -> None:
         known = {
             "first_round": FIRST_ROUND,
+            "transform": TRANSFORMS,
+            "clustering": CLUSTERINGS,
+            "selection": SELECTIONS,
             "matching": MATCHINGS,
             "probes": PROBES,
             "batch_norm": ("running", "batch"),
@@ -140,12 +147,19 @@ class Clove(Algorithm[CloveState]):
                 raise unknown_name(option, getattr(self, option), names)
         if self.models is not None and self.max_models is not None:
             raise CloveError("set models (K is known) or max_models (K is unknown), not both")
+        for option in ("max_models", "probe_models", "probe_epochs"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise CloveError(f"{option} must be 1 or more, not {value}")
         if self.stable_rounds < 1 or not 0 < self.stable_share <= 1:
             raise CloveError("stable_rounds must be 1 or more, and stable_share in (0, 1]")
         if not 0 < self.probe_share <= 1:
             raise CloveError(f"probe_share must be in (0, 1], not {self.probe_share}")
         Averaging(self.averaging, self.server_optimizer)
-        self._estimator(1)._validate_params()
+        try:
+            self._estimator(1)._validate_params()
+        except ValueError as error:
+            raise CloveError(str(error)) from None
 
     def begin(self) -> CloveState:
         """Make the server's models: K, or as many as K may be."""
@@ -173,11 +187,16 @@ class Clove(Algorithm[CloveState]):
             self.stable_rounds,
         )
         replied = np.isin(grouping.clients, trained.clients)
-        stable = trained.stable is not None and stability_reached(trained.stable, self.stable_share)
+        stable = (
+            trained.stable is not None
+            and state.centroids is not None  # a random assignment is nothing to stop at
+            and stability_reached(trained.stable, self.stable_share)
+        )
         stopped = state.stopped or (stable and self.early_stopping)
+        number = state.round + (len(grouping.clients) > 0)
         return Outcome(
-            state=replace(state, models=models, round=state.round + 1, stopped=stopped),
-            clients=trained.clients,
+            state=replace(state, models=models, round=number, stopped=stopped),
+            clients=grouping.clients[replied],
             assignment=grouping.assignment[replied],
             stable=stable,
             loss_vectors=grouping.loss_vectors,
@@ -203,7 +222,7 @@ class Clove(Algorithm[CloveState]):
         statistics = self._batch_statistics()
         vectors, aside = yield from ask_losses(state.models, cohort, statistics)
         if len(vectors.clients) == 0:
-            return state, Grouping(vectors.clients, vectors.clients, notes={"set_aside": aside})
+            return state, Grouping(vectors.clients, vectors.clients, notes=_notes(aside))
         found = self._estimator(state.clusters).fit(vectors.losses)
         previous = None
         if self.matching == "overlap":
@@ -220,7 +239,7 @@ class Clove(Algorithm[CloveState]):
             model_of_cluster=matched,
         )
         return state, Grouping(
-            vectors.clients, matched[found.labels_], vectors, _notes(found, aside)
+            vectors.clients, matched[found.labels_], vectors, _notes(aside, found)
         )
 
     def _by_probes(self, state: CloveState, cohort: Indices) -> Asking[tuple[CloveState, Grouping]]:
@@ -233,7 +252,7 @@ class Clove(Algorithm[CloveState]):
             seeded = self._random_probes()
             probes, vectors, aside = yield from random_probes(seeded, cohort, statistics)
         if len(vectors.clients) == 0:
-            return state, Grouping(vectors.clients, vectors.clients, notes={"set_aside": aside})
+            return state, Grouping(vectors.clients, vectors.clients, notes=_notes(aside))
         found = self._estimator(state.clusters).fit(vectors.losses)
         number = state.clusters or found.n_clusters_
         models = pick(state.models, np.arange(number))
@@ -254,20 +273,20 @@ class Clove(Algorithm[CloveState]):
             centroids=found.cluster_centers_,
             model_of_cluster=np.arange(found.n_clusters_),
         )
-        return state, Grouping(vectors.clients, found.labels_, vectors, _notes(found, aside))
+        return state, Grouping(vectors.clients, found.labels_, vectors, _notes(aside, found))
 
     def _remembered(self, state: CloveState, cohort: Indices) -> Asking[Grouping]:
         """After stability: everyone keeps its model, newcomers get the nearest cluster's."""
         recalled: Recalled = yield Recall(cohort)
-        clients, models = recalled.clients, recalled.models.copy()
-        new = np.flatnonzero(models < 0)
-        if len(new):
-            vectors, aside = yield from self._measured_losses(state, clients[new])
-            placed = self._nearest(state, vectors.losses)
-            models[np.isin(clients, vectors.clients)] = placed.models
-            known = models >= 0
-            return Grouping(clients[known], models[known], notes={"set_aside": aside})
-        return Grouping(clients, models)
+        new = recalled.clients[recalled.models < 0]
+        if len(new) == 0:
+            return Grouping(recalled.clients, recalled.models)
+        vectors, aside = yield from self._measured_losses(state, new)
+        models = np.full(self.setup.clients, -1)
+        models[recalled.clients] = recalled.models
+        models[vectors.clients] = self._nearest(state, vectors.losses).models
+        clients = recalled.clients[models[recalled.clients] >= 0]
+        return Grouping(clients, models[clients], notes=_notes(aside))
 
     # ------------------------------------------------------------------------------ newcomers
 
@@ -319,10 +338,12 @@ class Clove(Algorithm[CloveState]):
         return self.setup.training.batch_size if self.batch_norm == "batch" else 0
 
 
-def _notes(found: LossVectorClustering, aside: list[int]) -> dict[str, object]:
-    notes: dict[str, object] = {"clusters": int(found.n_clusters_)}
-    if found.choice_ is not None:
-        notes["runner_up"] = found.runner_up_
+def _notes(aside: list[int], found: LossVectorClustering | None = None) -> dict[str, object]:
+    notes: dict[str, object] = {}
+    if found is not None:
+        notes["clusters"] = int(found.n_clusters_)
+        if found.choice_ is not None:
+            notes["runner_up"] = found.runner_up_
     if aside:
         notes["set_aside"] = aside
     return notes

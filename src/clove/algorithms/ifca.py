@@ -104,11 +104,12 @@ class Ifca(Algorithm[IfcaState]):
             Averaging(self.averaging, self.server_optimizer),
             self.stable_rounds,
         )
+        replied = np.isin(clients, trained.clients)
         notes = {"clusters": len(np.unique(chosen))}
         return Outcome(
             state=replace(state, models=models, round=state.round + 1),
-            clients=trained.clients,
-            assignment=chosen[np.isin(clients, trained.clients)],
+            clients=clients[replied],
+            assignment=chosen[replied],
             stable=trained.stable is not None
             and stability_reached(trained.stable, self.stable_share),
             loss_vectors=vectors,

@@ -24,6 +24,17 @@ def split_by_share(seed: int, client: int, samples: int, share: float) -> tuple[
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 
+def consecutive(rows: Indices, size: int) -> list[Indices]:
+    """Cut rows into batches as they come; a lone last one joins the batch before it.
+
+    Because batch statistics of a single sample say nothing.
+    """
+    cuts = list(range(size, len(rows), size))
+    if size > 1 and cuts and len(rows) - cuts[-1] == 1:
+        cuts.pop()
+    return np.split(rows, cuts)
+
+
 def batch_plan(
     seed: int, round_number: int, client: int, rows: Indices, training: LocalTraining, pairs: bool
 ) -> list[Indices]:

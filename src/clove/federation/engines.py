@@ -49,7 +49,10 @@ def find_device(name: str) -> torch.device:
         raise unknown_name("device", name, ("auto", "cpu", "cuda"))
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise CloveError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise unknown_name("device", name, ("auto", "cpu", "cuda")) from None
 
 
 def make_engine(
@@ -160,6 +163,8 @@ def _remember(engine: Vectorized, training: LocalTraining, choice: EngineChoice)
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError):
+        known = {}
+    if not isinstance(known, dict):
         known = {}
     known[_work_key(engine, training)] = asdict(choice)
     try:

@@ -17,14 +17,14 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
 class NetworkLearner:
-    """Runs one network with whatever parameters it is given."""
+    """Runs one network with whatever parameters it is given; `fixed` are those nobody trains."""
 
-    def __init__(self, network: nn.Module, task: Task) -> None:
-        self.network, self.task = network, task
+    def __init__(self, network: nn.Module, task: Task, fixed: Parameters | None = None) -> None:
+        self.network, self.task, self.fixed = network, task, fixed or {}
 
     def outputs(self, parameters: Parameters, x: Tensor) -> Tensor:
         """Run the network with these parameters."""
-        result: Tensor = functional_call(self.network, dict(parameters), (x,))
+        result: Tensor = functional_call(self.network, {**self.fixed, **parameters}, (x,))
         return result
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:

@@ -66,19 +66,19 @@ class TapedBatchNorm(nn.Module):
         return mean, variance
 
     def _update(self, mean: Tensor, variance: Tensor) -> None:
-        if self.running_mean is None or self.running_var is None:
+        """Move the running statistics on from where an earlier pass of the same step left them."""
+        if self.running_mean is None:
             return
-        assert self.num_batches_tracked is not None
-        seen = self.num_batches_tracked + 1
+        seen = self._latest("num_batches_tracked") + 1
         rate = 1 / seen if self.momentum is None else self.momentum
-        updates = self._tape.updates
-        updates[self._prefix + "num_batches_tracked"] = seen
-        updates[self._prefix + "running_mean"] = torch.lerp(
-            self.running_mean, mean, torch.as_tensor(rate).to(mean)
-        )
-        updates[self._prefix + "running_var"] = torch.lerp(
-            self.running_var, variance, torch.as_tensor(rate).to(variance)
-        )
+        rate = torch.as_tensor(rate, dtype=mean.dtype, device=mean.device)
+        for name, value in (("running_mean", mean), ("running_var", variance)):
+            self._tape.updates[self._prefix + name] = torch.lerp(self._latest(name), value, rate)
+        self._tape.updates[self._prefix + "num_batches_tracked"] = seen
+
+    def _latest(self, buffer: str) -> Tensor:
+        latest: Tensor = self._tape.updates.get(self._prefix + buffer, getattr(self, buffer))
+        return latest
 
 
 def taped(module: nn.Module) -> tuple[nn.Module, Tape]:
@@ -97,3 +97,10 @@ def taped(module: nn.Module) -> tuple[nn.Module, Tape]:
 def has_batch_norm(module: nn.Module) -> bool:
     """Say whether a network normalises over batches."""
     return any(isinstance(layer, _BatchNorm) for layer in module.modules())
+
+
+def always_by_batch(module: nn.Module) -> bool:
+    """Say whether a network normalises by the batch at hand even when it is evaluated."""
+    return any(
+        isinstance(layer, _BatchNorm) and layer.running_mean is None for layer in module.modules()
+    )

@@ -34,6 +34,8 @@ def count(models: Parameters) -> int:
 
 def pick(models: Parameters, index: Indices) -> dict[str, Tensor]:
     """Return the stack of the models named by `index`, repeats allowed."""
+    if not models:
+        return {}
     device = next(iter(models.values())).device
     where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
     return {name: tensor[where] for name, tensor in models.items()}
@@ -95,7 +97,7 @@ class GroupSums:
         self.weights += table.sum(1)
         for name, tensor in models.items():
             kind = tensor.dtype if tensor.is_floating_point() else torch.float64
-            flat = tensor.to(kind).reshape(len(groups), -1)
+            flat = tensor.to(kind).reshape(len(groups), tensor.shape[1:].numel())
             # A matrix product adds in a fixed order on every device; scattered adds do not.
             total = (torch.as_tensor(table).to(flat) @ flat).reshape(-1, *tensor.shape[1:])
             self._kinds[name] = tensor.dtype

@@ -15,6 +15,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from clove.federation import parameters as stacks
+from clove.federation.batches import consecutive
 from clove.federation.learner import NetworkLearner, make_optimizer
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
@@ -35,9 +36,9 @@ class Sequential(Simulation):
         engine.__dict__.update(other.__dict__)
         return engine
 
-    def groups(self, clients: Indices) -> Iterator[Indices]:
+    def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:
         """Hand out one client at a time."""
-        for place in clients:
+        for place in places:
             yield np.array([place])
 
     def train_group(self, work: Work) -> Parameters:
@@ -108,9 +109,8 @@ class Sequential(Simulation):
                 layer.train(isinstance(layer, _BatchNorm))
         losses, correct = [], []
         for own in rows:
-            size = batch_statistics or EVALUATION_BATCH
-            for at in range(0, len(own), size):
-                batch = self._batch(own[at : at + size], pool)
+            for part in consecutive(own, batch_statistics or EVALUATION_BATCH):
+                batch = self._batch(part, pool)
                 # Copies of the buffers: normalising by batch must not move running statistics.
                 state = {n: t.clone() for n, t in model.items()} if batch_statistics else model
                 outputs = functional_call(self.network, dict(state), (batch.x,))

@@ -87,8 +87,10 @@ class Simulation(ABC):
         self.device, self.dtype = torch.device(device), dtype
         self.stragglers = stragglers
         self.train_pool = Pool.of([client.train for client in clients], self.device, dtype)
-        tests = [client.test for client in clients]
-        self.test_pool = Pool.of([t for t in tests if t is not None], self.device, dtype)
+        tests = [client.test for client in clients if client.test is not None]
+        if len(tests) < len(clients):
+            raise CloveError("every client needs test data; hold some back with clove.data.holdout")
+        self.test_pool = Pool.of(tests, self.device, dtype)
         self.network = task.build().to(self.device, dtype)
         self.trainable = [n for n, p in self.network.named_parameters() if p.requires_grad]
         self.buffers = [n for n in self.network.state_dict() if n not in self.trainable]
@@ -100,8 +102,6 @@ class Simulation(ABC):
         self._check()
 
     def _check(self) -> None:
-        if len(self.test_pool.sizes) != len(self.train_pool.sizes):
-            raise CloveError("every client needs test data; hold some back with clove.data.holdout")
         if self.task.target == "y" and self.train_pool.y is None:
             raise CloveError(
                 f"task {self.task.name!r} needs labels, but the clients have none; "
@@ -112,6 +112,13 @@ class Simulation(ABC):
             raise CloveError(
                 f"client {lone[0]} has a single training sample, but the network's batch "
                 "normalisation needs at least two; drop that client or the layer"
+            )
+        if len(list(self.network.parameters())) < len(
+            list(self.network.named_parameters(remove_duplicate=False))
+        ):
+            raise CloveError(
+                "the network uses one parameter under two names (tied weights), which cannot be "
+                "averaged; register it once and use it twice in forward"
             )
         self._try_network()
 
@@ -126,9 +133,10 @@ class Simulation(ABC):
             raise CloveError(
                 f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
             ) from error
-        labels = self.train_pool.y
-        if self.task.correct is not None and labels is not None:
-            low, high, logits = int(labels.min()), int(labels.max()), outputs.shape[-1]
+        for labels in (self.train_pool.y, self.test_pool.y):
+            if self.task.correct is None or labels is None:
+                continue
+            low, high, logits = labels.min().item(), labels.max().item(), outputs.shape[-1]
             if labels.is_floating_point() or low < 0 or high >= logits:
                 raise CloveError(
                     f"labels run from {low} to {high}, but the network has {logits} outputs; "
@@ -152,8 +160,8 @@ class Simulation(ABC):
         """Run one model over each client's rows; return loss and correctness of each sample."""
 
     @abstractmethod
-    def groups(self, clients: Indices) -> Iterator[Indices]:
-        """Cut the places of clients into groups that are trained at once."""
+    def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:
+        """Cut places of clients into groups that are trained at once; `sizes` are their samples."""
 
     # ------------------------------------------------------------------------------- answering
 
@@ -254,7 +262,7 @@ class Simulation(ABC):
         kept: list[Indices] = []
         stacked: list[Parameters] = []
         sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
-        for places in self.groups(replying):
+        for places in self.groups(replying, self.train_pool.sizes[question.clients[replying]]):
             trained, places = self._train_places(question, places)
             kept.append(places)
             if sums is not None:
@@ -283,7 +291,7 @@ class Simulation(ABC):
             if question.stable_rounds:
                 stable = self.memory.stable(clients, question.stable_rounds)
         models: Parameters | None = None
-        if stacked:
+        if stacked and len(places):
             models = stacks.pick(stacks.concatenate(stacked), in_order)
         if sums is not None and len(places):
             models = sums.means()
@@ -337,9 +345,15 @@ class Simulation(ABC):
     def _plan(self, client: int, share: float, question: Train | Gradients) -> list[Indices]:
         own = self.train_pool.rows(client)
         part, _ = split_by_share(self.seed, client, len(own), share)
-        return batch_plan(
+        plan = batch_plan(
             self.seed, self.round, client, own[part], question.training, self.normalises
         )
+        if self.normalises and min(map(len, plan)) < 2:
+            raise CloveError(
+                f"client {client} would train on a batch of one sample, but the network's batch "
+                "normalisation needs at least two; use larger batches, or drop the layer"
+            )
+        return plan
 
     def _samples(self, question: Train | Gradients, places: Indices) -> Floats:
         return self.train_pool.sizes[question.clients[places]].astype(np.float64)

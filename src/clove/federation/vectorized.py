@@ -19,8 +19,9 @@ from torch.func import functional_call, grad, vmap
 from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import parameters as stacks
+from clove.federation.batches import consecutive
 from clove.federation.learner import NetworkLearner, make_optimizer
-from clove.federation.norm import taped
+from clove.federation.norm import always_by_batch, taped
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.questions import LocalTraining
@@ -42,13 +43,13 @@ class Vectorized(Simulation):
         """Take `group_size` clients at once; 0: as many as fit."""
         super().__init__(clients, task, **options)
         self.stacked, self.tape = taped(self.network)
-        self.learner = NetworkLearner(self.stacked, task)
+        self.by_batch = always_by_batch(self.network)
         self.group_size = group_size
 
-    def groups(self, clients: Indices) -> Iterator[Indices]:
+    def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:
         """Cut the clients into groups, of like size so that little is padding."""
-        order = clients[np.argsort(-self.train_pool.sizes[clients], kind="stable")]
-        size = self.group_size or len(clients)
+        order = places[np.argsort(-sizes, kind="stable")]
+        size = self.group_size or len(places)
         for at in range(0, len(order), max(size, 1)):
             yield np.sort(order[at : at + size])
 
@@ -114,7 +115,7 @@ class Vectorized(Simulation):
     def _one_gradient(
         self, work: Work, shared: Mapping[str, Tensor]
     ) -> Callable[..., tuple[dict[str, Tensor], dict[str, Tensor]]]:
-        objective, tape, learner = work.question.objective, self.tape, self.learner
+        objective, tape = work.question.objective, self.tape
 
         def loss(
             own: dict[str, Tensor],
@@ -124,8 +125,9 @@ class Vectorized(Simulation):
         ) -> tuple[Tensor, dict[str, Tensor]]:
             batch = StepBatch(*parts)
             tape.weight, tape.updates = batch.weight, {}
+            learner = NetworkLearner(self.stacked, self.task, fixed)
             try:
-                value = objective(learner, {**own, **fixed}, batch, {**shared, **extras})
+                value = objective(learner, own, batch, {**shared, **extras})
                 return value, dict(tape.updates)
             finally:
                 tape.weight, tape.updates = None, {}
@@ -142,9 +144,9 @@ class Vectorized(Simulation):
         self.stacked.eval()
         if batch_statistics:
             return self._run_by_batches(model, rows, pool, batch_statistics)
-        pooled = torch.as_tensor(np.concatenate(rows), device=self.device)
         losses, correct = [], []
-        for index in torch.split(pooled, EVALUATION_BATCH.get(self.device.type, 1024)):
+        for part in self._chunks(rows):
+            index = torch.as_tensor(part, device=self.device)
             batch = self.batch(index, pool.x.new_ones(1), pool)
             outputs = functional_call(self.stacked, dict(model), (batch.x,))
             losses.append(self.task.loss(outputs, batch.y))
@@ -152,11 +154,18 @@ class Vectorized(Simulation):
                 correct.append(self.task.correct(outputs, batch.y))
         return torch.cat(losses), torch.cat(correct) if correct else None
 
+    def _chunks(self, rows: list[Indices]) -> list[Indices]:
+        """Cut samples into large chunks, across clients unless a sample's neighbours matter."""
+        if self.by_batch:
+            return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
+        size = EVALUATION_BATCH.get(self.device.type, 1024)
+        return consecutive(np.concatenate(rows), size)
+
     def _run_by_batches(
         self, model: Parameters, rows: list[Indices], pool: Pool, size: int
     ) -> tuple[Tensor, Tensor | None]:
         """Run consecutive batches of each client, each normalised by its own statistics."""
-        cut = [own[at : at + size] for own in rows for at in range(0, len(own), size)]
+        cut = [part for own in rows for part in consecutive(own, size)]
         losses, correct = [], []
         chunk = max(EVALUATION_BATCH.get(self.device.type, 1024) // size, 1)
         for at in range(0, len(cut), chunk):

@@ -53,7 +53,9 @@ class Ledger:
     def count(self, question: Question, answer: Answer) -> None:
         """Add a question to all clients asked, and the answer of all that replied."""
         if isinstance(question, Evaluate):
-            self.evaluation_down += self._models_down(question.models, question.clients, 1)
+            self.evaluation_down += self._models_down(
+                question.models, question.clients, 1, remember=False
+            )
             self.evaluation_up += 2 * NUMBER * len(answer.clients)
             return
         self.down += self._down(question)
@@ -71,14 +73,18 @@ class Ledger:
         return 0
 
     def _models_down(
-        self, models: Parameters | Seeded | Kept, clients: Indices, each: int | None
+        self,
+        models: Parameters | Seeded | Kept,
+        clients: Indices,
+        each: int | None,
+        remember: bool = True,
     ) -> int:
         """Return the bytes of `each` models to each client, without those that have them."""
         if isinstance(models, Seeded | Kept):
             return 2 * NUMBER * len(clients)
         assert each is not None
         new = [int(client) for client in clients if not self._has(models, int(client))]
-        if each == count(models):  # who got all of them has them all until the round ends
+        if remember and each == count(models):  # who got all has them until the round ends
             self._sent.append((models, set(new)))
         return len(new) * each * model_bytes(models)
 

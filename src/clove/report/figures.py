@@ -64,12 +64,11 @@ def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str) -> None:
         rows = _table(one.runs, metric)
         if rows is None:
             continue
-        rounds = np.arange(1, rows.shape[1] + 1)
-        mean = np.nanmean(rows, axis=0)
-        shown = ~np.isnan(mean)
+        measured = ~np.isnan(rows).all(axis=0)
+        rounds, rows = 1 + np.flatnonzero(measured), rows[:, measured]
         axes.plot(
-            rounds[shown],
-            mean[shown],
+            rounds,
+            np.nanmean(rows, axis=0),
             label=one.algorithm,
             linewidth=1.6,
             color=colour(index),
@@ -78,9 +77,7 @@ def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str) -> None:
         )
         if len(rows) > 1:
             low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
-            axes.fill_between(
-                rounds[shown], low[shown], high[shown], color=colour(index), alpha=0.15, lw=0
-            )
+            axes.fill_between(rounds, low, high, color=colour(index), alpha=0.15, lw=0)
         drawn += 1
     axes.set_xlabel("round")
     axes.set_ylabel(LABELS[metric])
@@ -132,7 +129,7 @@ def draw_embedding(axes: Axes, embedding: Embedding) -> None:
         f"loss vectors of {embedding.algorithm}, round {embedding.round}\ncolour: model{shape}",
         fontsize=9,
     )
-    if len(axes.get_legend_handles_labels()[0]) <= 12:
+    if 0 < len(axes.get_legend_handles_labels()[0]) <= 12:
         axes.legend(fontsize=7, loc="best")
 
 

@@ -46,14 +46,22 @@ def run(
     >>> len(result.history)
     2
     """
-    if isinstance(task, str):
-        settings["task"], task = task, None
-    if clients is not None:
-        if "dataset" in settings or "mixing" in settings:
-            raise CloveError("give either your own clients or a dataset with a mixing, not both")
-        settings |= {"dataset": OWN_CLIENTS, "mixing": "none"}
+    settings, task = sorted_out(settings, clients, task)
     chosen = from_names(**settings)
     return run_settings(chosen, gather_clients(chosen, clients, task), out, watch)
+
+
+def sorted_out(
+    settings: dict[str, Any], clients: Sequence[ClientData] | None, task: Task | str | None
+) -> tuple[dict[str, Any], Task | None]:
+    """Return the settings with what follows from one's own clients, and a task that is no name."""
+    if isinstance(task, str):
+        settings, task = {**settings, "task": task}, None
+    if clients is None:
+        return settings, task
+    if "dataset" in settings or "mixing" in settings:
+        raise CloveError("give either your own clients or a dataset with a mixing, not both")
+    return {**settings, "dataset": OWN_CLIENTS, "mixing": "none"}, task
 
 
 def run_settings(
@@ -77,14 +85,15 @@ def resume(
 ) -> Result:
     """Go on with a run from its last checkpoint to its end.
 
-    A run of one's own clients or network needs them again; data that differ are refused.
+    A run of one's own clients or network needs them again; data that differ are refused. A run that
+    is finished is returned as it is.
     """
     folder = RunFolder.open(path)
+    if folder.finished:
+        return load(path, task=task)
     settings = from_names(**read_settings(folder.path / SETTINGS))
     progress = _restored(folder, settings, clients, task)
     folder.cut_back(progress.round)
-    if folder.finished:
-        return Result(told(progress), folder, progress)
     return _to_the_end(progress, folder, watch)
 
 

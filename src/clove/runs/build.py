@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,7 @@ class Clients:
     task: Task
     model: str  # the network's name in the zoo, or that it is the user's own
     outputs: int
+    data: Mapping[str, Any] = field(default_factory=dict)  # options as they came out
     truth: Any = None  # parameters the data were made with, where they were made
     remark: str | None = None  # what a user should know about the data
 
@@ -58,6 +59,7 @@ class Clients:
         for client in self.clients:
             for array in (*client.train, *(client.test or ())):
                 if array is not None:
+                    digest.update(f"{array.dtype.str} {array.shape}".encode())
                     digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 
@@ -108,6 +110,7 @@ def gather_clients(
         model=_network_name(task),
         outputs=outputs,
         truth=dataset.truth,
+        data={**settings.data, **mixed.options},
         remark=mixed.shortfall,
     )
 
@@ -147,7 +150,7 @@ def _network_name(task: Task) -> str:
 def _task_for(settings: Settings, dataset: Dataset) -> Task:
     kind = dataset.kind if settings.task == "auto" else settings.task
     if kind == "classification" and dataset.kind != "classification":
-        raise CloveError(f"data set {settings.dataset!r} has no classes: use --task regression")
+        raise CloveError(f"data set {settings.dataset!r} has no classes: set task=regression")
     model, shape = settings.model, dataset.feature_shape
     if model == "auto" and kind == "classification" and len(shape) == 3 and shape[1] >= 28:
         model = "cnn"
@@ -178,6 +181,7 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         device=str(device),
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
+        data={name: value for name, value in clients.data.items() if value is not None},
         threads=torch.get_num_threads(),
     )
 
@@ -197,17 +201,20 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Make torch choose GPU kernels that give the same bits every time, for a while."""
+    """Make torch use GPU kernels of full precision that give the same bits every time."""
     if device.type != "cuda":  # what we use of the CPU's kernels does so anyway
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn = torch.backends.cudnn
-    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        *(cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32),
+    )
     torch.use_deterministic_algorithms(True, warn_only=True)
-    cudnn.deterministic, cudnn.benchmark = True, False
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = True, False, False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0])
-        cudnn.deterministic, cudnn.benchmark = before[1:]
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before[1:]

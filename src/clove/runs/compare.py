@@ -18,13 +18,12 @@ from clove.errors import CloveError, unknown_name
 from clove.folders import write_atomically
 from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
-from clove.runs.api import resume, run_settings
+from clove.runs.api import resume, run_settings, sorted_out
 from clove.runs.build import Clients, gather_clients
 from clove.runs.folder import PICTURE, RunFolder, plain_errors
 from clove.runs.loop import Progress
 from clove.runs.settings import (
     GENERAL,
-    OWN_CLIENTS,
     Settings,
     algorithm_options,
     data_options,
@@ -61,7 +60,7 @@ def compare(
     seeds: int = 1,
     out: str | Path,
     clients: Sequence[ClientData] | None = None,
-    task: Task | None = None,
+    task: Task | str | None = None,
     watch: CompareWatcher | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -73,8 +72,7 @@ def compare(
     folder = Path(out)
     if seeds < 1:
         raise CloveError(f"seeds must be 1 or more, not {seeds}")
-    if clients is not None:
-        settings |= {"dataset": OWN_CLIENTS, "mixing": "none"}
+    settings, task = sorted_out(settings, clients, task)
     _check_options(algorithms, settings)
     first = int(settings.pop("seed", 0))
     _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})

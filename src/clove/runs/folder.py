@@ -142,12 +142,16 @@ class RunFolder:
         path = self.path / CHECKPOINT
         return read_tree(path) if path.exists() else None
 
-    def lines(self, name: str, at_most: int | None = None) -> list[dict[str, Any]]:
-        """Return the records of a file of lines, the first so many."""
+    def lines(self, name: str, rounds: int) -> list[dict[str, Any]]:
+        """Return the records of the first so many rounds from a file of lines."""
         path = self.path / name
-        if not path.exists():
-            return []
-        lines = path.read_text(encoding="utf-8").splitlines()[:at_most]
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = text.splitlines()[:rounds]
+        if len(lines) < rounds:
+            raise CloveError(
+                f"{path} has {len(lines)} lines, but the checkpoint says {rounds} rounds are done: "
+                "the folder is damaged"
+            )
         try:
             return [json.loads(line) for line in lines]
         except ValueError as error:
@@ -157,13 +161,7 @@ class RunFolder:
         """Drop lines written after the last checkpoint."""
         with plain_errors(self.path):
             for name in (METRICS, TIMINGS):
-                records = self.lines(name, rounds)
-                if len(records) < rounds:
-                    raise CloveError(
-                        f"{self.path / name} has {len(records)} lines, but the checkpoint says "
-                        f"{rounds} rounds are done: the folder is damaged"
-                    )
-                write_lines(self.path / name, records)
+                write_lines(self.path / name, self.lines(name, rounds))
 
     def loss_vectors(self, number: int) -> LossVectors | None:
         """Return the loss vectors of a round, where it had any."""

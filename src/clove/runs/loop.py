@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from clove import seeds
 from clove.algorithms import Asking, Outcome
+from clove.errors import CloveError
 from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Simulation
 from clove.federation.parameters import Indices
 from clove.federation.questions import Gradients, Question, Train
@@ -46,7 +47,10 @@ class Progress:
         models = prepared.algorithm.server_models(self.state)
         if models is not None:
             return models
-        return prepared.federation.memory.kept("model", np.arange(prepared.federation.clients))
+        memory, everyone = prepared.federation.memory, np.arange(prepared.federation.clients)
+        if not memory.has("model", everyone).any():
+            raise CloveError("no client has a model: none replied in any round")
+        return memory.kept("model", everyone)
 
 
 class Stopwatch:
@@ -155,7 +159,22 @@ def _record(
         record["ari"] = _ari(groups[outcome.clients], progress.assignment[outcome.clients])
         record["ari_seen"] = _ari(groups[seen], progress.assignment[seen])
     record["assignment"] = progress.assignment.tolist()
-    return record | outcome.notes
+    return {name: plain(value) for name, value in (record | outcome.notes).items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: no arrays, and None for numbers that are not finite.
+
+    >>> plain({"loss": float("nan"), "models": np.arange(3)})
+    {'loss': None, 'models': [0, 1, 2]}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _ari(groups: Indices, assignment: Indices) -> float:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import sklearn
 import torch
 
+from clove import __version__
 from clove.runs.build import Prepared
 from clove.runs.settings import write_settings
-
-
-def version() -> str:
-    """Return clove's own version."""
-    try:
-        return metadata.version("clove-fl")
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def made(prepared: Prepared) -> dict[str, Any]:
@@ -28,7 +20,7 @@ def made(prepared: Prepared) -> dict[str, Any]:
     device = prepared.federation.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
-        "clove": version(),
+        "clove": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

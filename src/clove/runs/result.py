@@ -138,6 +138,8 @@ class Result:
         number = count(self._story.models)
         if not 0 <= index < number:
             raise CloveError(f"there is no model {index}: this run has {number}, from 0")
+        if self._story.algorithm().personal and self._story.assignment[index] < 0:
+            raise CloveError(f"client {index} never took part: it has no model")
         module = self._task().build()
         state = one(self._story.models, index)
         module.load_state_dict({name: t.detach().cpu() for name, t in state.items()})
@@ -169,7 +171,8 @@ class Result:
             assert self.folder is not None
             if Path(path).exists():
                 raise CloveError(f"{path} exists already: choose another folder")
-            return Path(shutil.copytree(self.folder, path))
+            with plain_errors(Path(path)):
+                return Path(shutil.copytree(self.folder, path))
         folder = RunFolder.create(path, settings_text(self._progress.prepared))
         folder.write_all(self._progress)
         self._folder = folder

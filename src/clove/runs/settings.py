@@ -6,9 +6,12 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from math import isfinite
+from pathlib import Path, PurePath
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
+
+import numpy as np
 
 from clove.algorithms import find_algorithm
 from clove.data import DATASETS, MIXINGS, dataset_options, mixing_options
@@ -59,7 +62,7 @@ class Settings:
         for name in ("rounds", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise CloveError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        for name in ("seed", "threads", "group_size"):
+        for name in ("seed", "threads", "group_size", "momentum", "weight_decay"):
             if getattr(self, name) < 0:
                 raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
         if self.precision not in ("float32", "float64"):
@@ -156,8 +159,14 @@ def checked_type(name: str, value: Any, kind: Any) -> Any:
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if value is None and NoneType in kinds:
         return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, PurePath):
+        value = str(value)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, float) and not isfinite(value):
+        raise CloveError(f"{name} must be a finite number, not {value}")
     if any(type(value) is one for one in kinds):
         return value
     expected = " or ".join(one.__name__ for one in kinds if one is not NoneType)
@@ -193,7 +202,7 @@ def write_settings(settings: Settings, made: Mapping[str, Any]) -> str:
     }
     defaults = {n: default for n, (_, default) in algorithm_options(settings.algorithm).items()}
     sections["data"] = {**data_options(settings.dataset, settings.mixing), **settings.data}
-    sections[settings.algorithm] = {**defaults, **settings.options}
+    sections["algorithm"] = {**defaults, **settings.options}
     sections["made"] = dict(made)
     blocks = [_table(title, values) for title, values in sections.items() if values]
     return "\n".join(blocks)
@@ -214,5 +223,5 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    # Of JSON's strings, TOML reads all but a bare DEL, which JSON leaves as it is.
-    return json.dumps(str(value)).replace("\x7f", "\\u007f")
+    # Of JSON's strings, TOML reads all but a bare DEL and pairs of surrogates.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

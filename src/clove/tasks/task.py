@@ -75,7 +75,8 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
             f"the network's outputs have shape {tuple(outputs.shape)}, "
             f"its targets {tuple(targets.shape)}: they must hold as many numbers"
         )
-    return (outputs.flatten(1) - targets.flatten(1)).square().mean(1)
+    apart = outputs.reshape(len(outputs), -1) - targets.reshape(len(targets), -1)
+    return apart.square().mean(1)
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,8 @@ class MixedClients:
     clusters: int
     shortfall: str | None = None
     """What could not be had of the points asked for, in words; None if all were there."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """All options of the mixing as they came out: what was given, else the default."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClient
     known = mixing_options(mixing)
     check_options(f"mixing {mixing!r}", given, known)
     own = {option: given[option] for option in options_of(MIXINGS[mixing].clusters).keys() & given}
-    amounts = _amounts({**known, **_defaults(dataset), **given})
+    settled = {**known, **_defaults(dataset), **given}
+    amounts = _amounts(settled)
     clusters = MIXINGS[mixing].clusters(dataset, seed, **own)
     train = _cut(clusters, "train", amounts.clients_per_cluster, amounts.train, seed)
     test = _cut(clusters, "test", amounts.clients_per_cluster, amounts.test, seed)
@@ -94,7 +97,8 @@ def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClient
         _client(dataset, clusters[group], int(group), *indices)
         for group, *indices in zip(groups, train, test, strict=True)
     ]
-    return MixedClients(clients, groups, len(clusters), _shortfall(train, test, amounts, given))
+    shortfall = _shortfall(train, test, amounts, given)
+    return MixedClients(clients, groups, len(clusters), shortfall, settled)
 
 
 def mixing_options(name: str) -> dict[str, Any]:
