@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is loaded: networks here are too small to share out over threads, and tests run side
+# by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

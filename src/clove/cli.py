@@ -83,11 +83,12 @@ def run(
     set_: Set = None,
 ) -> None:
     """Run one method on one federation."""
-    named = _named(settings, set_, locals())
+    given = locals()
     with plain_words(), _live(quiet) as live:
         from clove.runs.api import run_settings
         from clove.runs.settings import from_names
 
+        named = _named(settings, set_, given)
         chosen = from_names(**named)
         clients = _gather(chosen)
         home = out_folder or free_folder(
@@ -118,17 +119,18 @@ def compare(
     set_: Set = None,
 ) -> None:
     """Run several methods on the same clients and put them side by side."""
-    named = _named(settings, set_, locals())
-    named.pop("algorithm", None)
+    given = locals()
     methods = [name.strip() for name in algorithms.split(",") if name.strip()]
     with plain_words(), _live(quiet) as live:
         from clove.runs.compare import compare as run_comparison
 
+        named = _named(settings, set_, given)
+        named.pop("algorithm", None)
         name = f"compare-{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
         home = out_folder or free_folder(name)
         with resumable(home):
             comparison = run_comparison(methods, seeds=seeds, out=home, watch=live.update, **named)
-    _show(comparison.summaries, home, as_json)
+    _show(comparison.summaries, home, as_json, several=True)
 
 
 @app.command()
@@ -142,14 +144,15 @@ def resume(
         from clove.runs.api import resume as resume_run
         from clove.runs.compare import is_comparison, resume_comparison
 
-        if is_comparison(folder):
+        several = is_comparison(folder)
+        if several:
             summaries = resume_comparison(folder, watch=live.update).summaries
         else:
             result = resume_run(
                 folder, watch=lambda p: live.update(_algorithm(p), p.prepared.settings.seed, p)
             )
             summaries = [result.summary()]
-    _show(summaries, folder, as_json)
+    _show(summaries, folder, as_json, several)
 
 
 @app.command()
@@ -185,11 +188,10 @@ def options(
 def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return settings by name: from the file, then from --set, then from the options."""
     names = (*("dataset", "mixing", "algorithm", "rounds", "seed", "device", "engine", "data_dir"),)
-    with plain_words():
-        from clove.runs.settings import read_settings
+    from clove.runs.settings import read_settings
 
-        settings = {} if file is None else read_settings(file)
-        settings |= dict(_pair(text) for text in pairs or [])
+    settings = {} if file is None else read_settings(file)
+    settings |= dict(_pair(text) for text in pairs or [])
     return settings | {n: given[n] for n in names if given.get(n) is not None}
 
 
@@ -237,17 +239,19 @@ def _live(quiet: bool) -> Iterator[Live]:
         yield live
 
 
-def _show(summaries: list[dict[str, Any]], home: Path, as_json: bool) -> None:
+def _show(
+    summaries: list[dict[str, Any]], home: Path, as_json: bool, several: bool = False
+) -> None:
     if as_json:
-        found = [summary | {"folder": str(home)} for summary in summaries]
-        whole = {"runs": found, "folder": str(home)} if len(found) > 1 else found[0]
-        print(json.dumps(whole))
+        found = {"runs": summaries} if several else summaries[0]
+        print(json.dumps(found | {"folder": str(home)}))
         return
     from clove.report.tables import as_rich, figures
 
     one = summaries[0]
     title = f"{one['dataset']}, {one['mixing']}: {one['clients']} clients, {one['rounds']} rounds"
-    out.print(as_rich(figures(summaries), title))
+    roomy = out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
+    roomy.print(as_rich(figures(summaries), title))
     out.print(f"folder   {escape(str(home))}", soft_wrap=True)
     out.print(f"picture  {escape(str(home / 'picture.png'))}", soft_wrap=True)
 
@@ -258,7 +262,7 @@ def resumable(home: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if home.exists():
+        if any((home / name).is_file() for name in ("settings.toml", "comparison.json")):
             err.print(f"stopped. Continue with: clove resume {escape(str(home))}", soft_wrap=True)
         raise typer.Exit(130) from None
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+PART = ".part"
+
 
 def cache_folder() -> Path:
     """Return clove's cache folder: $CLOVE_CACHE, or `clove` in the user's cache folder."""
@@ -20,7 +22,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     It is on the disk when this returns, even if the machine goes down after.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -31,3 +33,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def half_written(folder: Path) -> list[Path]:
+    """Return the files that `write_atomically` was killed over in a folder: nobody needs them."""
+    return list(folder.rglob(f".*{PART}"))

@@ -20,7 +20,7 @@ def sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:
 def stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
     """Return numpy's generator for one purpose, at one place.
 
-    >>> stream(0, "batches", 3, 7).integers(100) == stream(0, "batches", 3, 7).integers(100)
+    >>> stream(0, "batches", 3, 7).random() == stream(0, "batches", 3, 7).random()
     True
     """
     return np.random.default_rng(sequence(seed, purpose, *index))

@@ -100,7 +100,9 @@ def _measured(engine: Vectorized, training: LocalTraining, fits: int) -> EngineC
                 for size in _group_sizes(engine, fits)
             }
         except CloveError as error:
-            return EngineChoice("sequential", 0, f"the network cannot be stacked: {error}")
+            choice = EngineChoice("sequential", 0, f"the network cannot be stacked: {error}")
+            _remember(engine, training, choice)
+            return choice
     size = min(together, key=together.__getitem__)
     ratio = alone / together[size]
     if ratio * CLEARLY < 1:
@@ -116,6 +118,8 @@ def _measured(engine: Vectorized, training: LocalTraining, fits: int) -> EngineC
 def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
     most = min(engine.clients, fits)
     sizes = (most,) if engine.device.type == "cuda" else CPU_GROUPS
+    if engine.group_size:
+        return [engine.group_size]
     return sorted({min(size, most) for size in sizes})
 
 
@@ -182,7 +186,7 @@ def _work_key(engine: Vectorized, training: LocalTraining) -> str:
     device = torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else "cpu"
     parts = (
         f"{engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} {engine.dtype} "
-        f"{training} {engine.clients} {device} {os.cpu_count()} {torch.get_num_threads()} "
-        f"{torch.__version__}"
+        f"{training} {engine.clients} {engine.group_size} {device} {os.cpu_count()} "
+        f"{torch.get_num_threads()} {torch.__version__}"
     )
     return hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -55,7 +55,10 @@ class ClientMemory:
         return pick(self._kept[name], clients)
 
     def saved(self) -> dict[str, Any]:
-        """Return everything as a tree of plain values, arrays and tensors."""
+        """Return everything as a tree of plain values, arrays and tensors.
+
+        Not copies, which could take as much memory again: write them out before the next question.
+        """
         return {
             "histories": [list(history.models) for history in self.histories],
             "kept": {name: dict(stack) for name, stack in self._kept.items()},

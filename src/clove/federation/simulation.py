@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -249,7 +249,8 @@ class Simulation(ABC):
                 continue
             own = self.train_pool.rows(client)
             _, held_back = split_by_share(self.seed, client, len(own), question.unseen.share)
-            if len(held_back):
+            # A single sample has no batch statistics: its client keeps the loss on all of its data.
+            if len(held_back) >= (2 if self.normalises and question.batch_statistics else 1):
                 losses[row, model] = self._mean_losses(
                     stacks.one(question.models, int(model)),
                     [own[held_back]],
@@ -345,9 +346,10 @@ class Simulation(ABC):
     def _plan(self, client: int, share: float, question: Train | Gradients) -> list[Indices]:
         own = self.train_pool.rows(client)
         part, _ = split_by_share(self.seed, client, len(own), share)
-        plan = batch_plan(
-            self.seed, self.round, client, own[part], question.training, self.normalises
-        )
+        training = question.training
+        if isinstance(question, Gradients):
+            training = replace(training, epochs=1)  # the parameters stand still: once is enough
+        plan = batch_plan(self.seed, self.round, client, own[part], training, self.normalises)
         if self.normalises and min(map(len, plan)) < 2:
             raise CloveError(
                 f"client {client} would train on a batch of one sample, but the network's batch "

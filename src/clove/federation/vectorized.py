@@ -9,6 +9,7 @@ batches are padded, and padding has no weight in any loss or batch statistic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from clove.federation.questions import LocalTraining
 from clove.federation.simulation import Simulation, StepBatch, Work
 from clove.tasks import Task
 
-EVALUATION_BATCH = {"cpu": 1024, "cuda": 65536}
+EVALUATION_BATCH = {"cpu": 512, "cuda": 65536}  # what the caches like, and a GPU
 GROUP_BYTES = {"cpu": 1 << 30, "cuda": 16 << 30}  # what one group of clients may take in training
 
 
@@ -102,15 +103,8 @@ class Vectorized(Simulation):
             (batch.x, batch.y, batch.weight),
             dict(extras),
         )
-        try:
+        with _said_plainly():
             return vmap(self._one_gradient(work, shared), randomness="different")(*inputs)
-        except (RuntimeError, NotImplementedError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
-            raise CloveError(
-                "the vectorized engine cannot run this network or objective: "
-                f"{str(error).splitlines()[0]} Use --engine sequential."
-            ) from error
 
     def _one_gradient(
         self, work: Work, shared: Mapping[str, Tensor]
@@ -158,7 +152,7 @@ class Vectorized(Simulation):
         """Cut samples into large chunks, across clients unless a sample's neighbours matter."""
         if self.by_batch:
             return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
-        size = EVALUATION_BATCH.get(self.device.type, 1024)
+        size = EVALUATION_BATCH[self.device.type]
         return consecutive(np.concatenate(rows), size)
 
     def _run_by_batches(
@@ -167,11 +161,12 @@ class Vectorized(Simulation):
         """Run consecutive batches of each client, each normalised by its own statistics."""
         cut = [part for own in rows for part in consecutive(own, size)]
         losses, correct = [], []
-        chunk = max(EVALUATION_BATCH.get(self.device.type, 1024) // size, 1)
+        chunk = max(EVALUATION_BATCH[self.device.type] // size, 1)
         for at in range(0, len(cut), chunk):
             index, weight = self._padded(cut[at : at + chunk])
             batch = self.batch(index, weight, pool)
-            outputs = vmap(self._one_batch(model))(batch.x, weight)
+            with _said_plainly():
+                outputs = vmap(self._one_batch(model))(batch.x, weight)
             real = weight.bool()
             outputs, targets = outputs[real], batch.y[real]
             losses.append(self.task.loss(outputs, targets))
@@ -290,6 +285,20 @@ def _activations(engine: Vectorized) -> int:
         for hook in hooks:
             hook.remove()
     return total
+
+
+@contextmanager
+def _said_plainly() -> Iterator[None]:
+    """Turn torch's error for a network that cannot be stacked into one that says what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, NotImplementedError) as error:
+        raise CloveError(
+            "the vectorized engine cannot run this network or objective: "
+            f"{str(error).splitlines()[0]} Use --engine sequential."
+        ) from error
 
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -27,17 +26,17 @@ class Live:
         self._bars: dict[tuple[str, int], TaskID] = {}
         self._progress = Progress(
             TextColumn("[bold]{task.description:<14}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=10),  # so that a line fits in 80 columns
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
             disable=quiet or not console.is_terminal,
         )
 
     def __enter__(self) -> Self:
         self._progress.start()
+        self._setting_up = self._progress.add_task("setting up", total=None, news="")
         return self
 
     def __exit__(
@@ -54,6 +53,7 @@ class Live:
 
     def update(self, algorithm: str, seed: int, run: Any) -> None:
         """Show a run as far as it has come."""
+        self._progress.update(self._setting_up, visible=False)
         bar = self._bars.get((algorithm, seed))
         if bar is None:
             bar = self._begin(algorithm, seed, run)
@@ -65,7 +65,9 @@ class Live:
         words = f"{choice.engine} engine on {prepared.settings.device}: {choice.reason}"
         if not self._quiet and words not in self._said:
             self._said.add(words)
-            self._progress.console.print(words, style="dim", highlight=False, soft_wrap=True)
+            self._progress.console.print(
+                words, style="dim", markup=False, highlight=False, soft_wrap=True
+            )
         bar = self._progress.add_task(
             f"{algorithm} {seed}", total=prepared.settings.rounds, news=""
         )

@@ -50,21 +50,25 @@ def _outline(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         if all(isinstance(one, int | float | str) for one in value):
             return {"plain": list(value)}
         return {"list": [_outline(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
+    while name in tensors:  # "a/b" and "b" in "a" are two places
+        name += "'"
     if isinstance(value, Tensor):
         tensors[name] = _unshared(value.detach().cpu().contiguous(), tensors)
         return {"tensor": name}
     if isinstance(value, np.ndarray):
-        tensors[name] = torch.from_numpy(np.ascontiguousarray(value))
+        tensors[name] = torch.from_numpy(value.copy(order="C"))
         return {"array": name}
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"plain": value}
     raise TypeError(f"cannot save {type(value).__name__} at {name}")
 
 
 def _unshared(tensor: Tensor, others: Mapping[str, Tensor]) -> Tensor:
-    """Copy a tensor that is stored already under another name: the format refuses shared memory."""
-    places = {other.data_ptr() for other in others.values()}
-    return tensor.clone() if tensor.data_ptr() in places else tensor
+    """Copy a tensor that shares memory with one stored already: the format refuses that."""
+    places = {other.untyped_storage().data_ptr() for other in others.values()}
+    return tensor.clone() if tensor.untyped_storage().data_ptr() in places else tensor
 
 
 def _filled(outline: Mapping[str, Any], file: Any) -> Any:

@@ -20,8 +20,8 @@ from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
 from clove.runs.api import resume, run_settings, sorted_out
 from clove.runs.build import Clients, gather_clients
-from clove.runs.folder import PICTURE, RunFolder, plain_errors
-from clove.runs.loop import Progress
+from clove.runs.folder import PICTURE, RunFolder, is_empty, plain_errors
+from clove.runs.loop import Progress, plain
 from clove.runs.settings import (
     GENERAL,
     Settings,
@@ -129,13 +129,15 @@ def _settings_for(algorithm: str, settings: dict[str, Any]) -> Settings:
 def _claim(folder: Path, content: dict[str, Any]) -> None:
     """Begin a comparison in a folder, or go on with the same one."""
     path = folder / COMPARISON
-    text = json.dumps(content, indent=2) + "\n"
+    text = json.dumps(plain(content), indent=2, default=str) + "\n"
     with plain_errors(folder):
         if path.is_file():
             if json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
                 raise CloveError(f"{folder} holds another comparison: choose another folder")
             return
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not folder.is_dir():
+            raise CloveError(f"{folder} is a file: choose another folder for the comparison")
+        if not is_empty(folder):
             raise CloveError(f"{folder} is not empty: choose another folder for the comparison")
         write_atomically(path, text.encode())
 

@@ -21,7 +21,7 @@ from safetensors.torch import save
 from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters
 from clove.federation.parameters import count, one
-from clove.folders import write_atomically
+from clove.folders import half_written, write_atomically
 from clove.runs.checkpoint import read_tree, write_tree
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ class RunFolder:
                     f"{path} holds a run already: continue it with `clove resume {path}`, "
                     "or choose another folder"
                 )
-            if folder.path.is_dir() and any(folder.path.iterdir()):
+            if not is_empty(folder.path):
                 raise CloveError(f"{path} is not empty: choose another folder for the run")
             folder.path.mkdir(parents=True, exist_ok=True)
+            sweep(folder.path)
             write_atomically(folder.path / SETTINGS, settings.encode())
         return folder
 
@@ -158,8 +159,9 @@ class RunFolder:
             raise CloveError(f"{path} is damaged: {error}") from None
 
     def cut_back(self, rounds: int) -> None:
-        """Drop lines written after the last checkpoint."""
+        """Drop lines written after the last checkpoint, and files left half written."""
         with plain_errors(self.path):
+            sweep(self.path)
             for name in (METRICS, TIMINGS):
                 write_lines(self.path / name, self.lines(name, rounds))
 
@@ -177,6 +179,17 @@ class RunFolder:
             raise CloveError(f"the run in {self.path} is not finished: `clove resume {self.path}`")
         summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
         return summary
+
+
+def is_empty(folder: Path) -> bool:
+    """Say whether a folder holds nothing, or only what was left half written there."""
+    return not folder.is_dir() or set(folder.iterdir()) <= set(half_written(folder))
+
+
+def sweep(folder: Path) -> None:
+    """Remove what was left half written in a folder."""
+    for left in half_written(folder):
+        left.unlink()
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path, PurePath
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -156,7 +156,12 @@ def _check_names(settings: Settings) -> None:
 
 def checked_type(name: str, value: Any, kind: Any) -> Any:
     """Return a value of the type a setting has, or say what it should be."""
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise unknown_name(name, value, map(str, get_args(kind)))
+        return value
+    alternatives = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    kinds = [get_origin(one) or one for one in alternatives]
     if value is None and NoneType in kinds:
         return None
     if isinstance(value, np.generic):
@@ -182,6 +187,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CloveError(f"there is no settings file {path}") from None
+    except OSError as error:
+        raise CloveError(f"cannot read the settings file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CloveError(f"{path} is not valid TOML: {error}") from None
     content.pop("made", None)

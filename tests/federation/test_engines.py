@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from clove.errors import CloveError
+from clove.federation import LocalTraining, Losses, Sequential, Train, Vectorized, engines
+from clove.federation.engines import find_device, make_engine
+from clove.federation.vectorized import GROUP_BYTES, fitting_group
+from clove.tasks import classification
+
+from .worlds import (
+    TRAINING,
+    Peeking,
+    convolved,
+    dense,
+    everyone,
+    models_for,
+    some_clients,
+    train_rounds,
+)
+
+peeking = classification(Peeking)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Give every test a cache folder of its own; return the file choices are remembered in."""
+    monkeypatch.setenv("CLOVE_CACHE", str(tmp_path))
+    return tmp_path / "engine-choices.json"
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    """Let trials come out as told: seconds for a client alone, and among others."""
+
+    def outcome(alone, together):
+        def seconds(engine, training, clients):
+            return alone if isinstance(engine, Sequential) else together
+
+        monkeypatch.setattr(engines, "_seconds_per_client", seconds)
+
+    return outcome
+
+
+@pytest.fixture
+def no_trial(monkeypatch):
+    """Fail where a trial is made."""
+
+    def fail():
+        monkeypatch.setattr(engines, "_measured", lambda *_: pytest.fail("a trial was made"))
+
+    return fail
+
+
+def make(name="auto", task=dense, training=TRAINING, **options):
+    return make_engine(name, some_clients(), task, training, **options)
+
+
+# ------------------------------------------------------------------------------------- by name
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sequential", Sequential), ("vectorized", Vectorized)])
+def test_an_engine_is_made_by_name(name, kind):
+    engine, choice = make(name, seed=7, dtype=torch.float64)
+    assert type(engine) is kind
+    assert (engine.name, choice.engine, choice.reason) == (name, name, "as asked")
+    assert (engine.seed, engine.dtype) == (7, torch.float64)
+
+
+def test_an_unknown_engine_is_refused_with_the_nearest_name():
+    with pytest.raises(CloveError, match="unknown engine 'vectorised': did you mean 'vectorized'"):
+        make("vectorised")
+
+
+def test_a_group_size_asked_for_is_used():
+    engine, choice = make("vectorized", group_size=3)
+    assert engine.group_size == choice.group_size == 3
+
+
+def test_without_one_groups_are_of_moderate_size():
+    engine, choice = make("vectorized")
+    assert 1 <= engine.group_size == choice.group_size <= 16
+
+
+def test_fewer_clients_fit_at_once_where_each_takes_more(monkeypatch):
+    engine = Vectorized(some_clients([200] * 2), dense)
+    wide, narrow = (fitting_group(engine, LocalTraining(batch_size=size)) for size in (200, 2))
+    assert narrow > wide > 1
+    monkeypatch.setitem(GROUP_BYTES, "cpu", 1)
+    assert fitting_group(engine, TRAINING) == 1
+
+
+def test_what_a_client_takes_includes_its_layers_outputs():
+    shape = (1, 28, 28)
+    engine = Vectorized(some_clients([64] * 2, shape, 10), convolved)
+    # 6×24² and 16×8² numbers twice (before and after ReLU), their pooled quarters, a flat, ten.
+    outputs = 2 * 3456 + 864 + 2 * 1024 + 256 + 256 + 10
+    per_client = (6 * 5142 + 3 * 64 * outputs) * 4
+    assert fitting_group(engine, LocalTraining(batch_size=64)) == (1 << 30) // per_client
+
+
+# ---------------------------------------------------------------------------------- by a trial
+
+
+def test_auto_measures_both_engines_and_says_why_it_took_one(cache):
+    engine, choice = make()
+    assert engine.name == choice.engine in ("sequential", "vectorized")
+    assert "as fast as" in choice.reason
+    assert json.loads(cache.read_text())
+    train_rounds(engine)
+
+
+def test_auto_takes_the_vectorized_engine_unless_it_is_clearly_slower(trial):
+    trial(alone=1.0, together=0.5)
+    engine, choice = make()
+    assert (type(engine), choice.reason.split(",")[0]) == (
+        Vectorized,
+        "2.0× as fast as sequential in a trial",
+    )
+    assert engine.group_size == choice.group_size == 4
+    trial(alone=1.0, together=1.1)
+    assert make(training=LocalTraining(batch_size=9))[1].engine == "vectorized"
+
+
+def test_auto_takes_the_sequential_engine_where_it_is_clearly_faster(trial):
+    trial(alone=0.5, together=1.0)
+    engine, choice = make()
+    assert (type(engine), choice.engine) == (Sequential, "sequential")
+    assert choice.reason == "2.0× as fast as vectorized in a trial"
+    train_rounds(engine)
+
+
+def test_a_trial_leaves_nothing_behind():
+    engine, _ = make()
+    assert (engine.round, engine.ledger.down, engine.ledger.up) == (0, 0, 0)
+    assert (engine.memory.assignments(everyone(engine)) == -1).all()
+
+
+def test_a_choice_is_remembered(trial, no_trial):
+    trial(alone=0.5, together=1.0)
+    first = make()[1]
+    no_trial()
+    assert make()[1] == first
+
+
+@pytest.mark.parametrize(
+    "other", [{"training": LocalTraining(batch_size=9)}, {"dtype": torch.float64}], ids=str
+)
+def test_other_work_is_another_choice(other, trial):
+    trial(alone=0.5, together=1.0)
+    assert make()[1].engine == "sequential"
+    trial(alone=1.0, together=0.5)
+    assert make(**other)[1].engine == "vectorized"
+    assert make()[1].engine == "sequential"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[]", b"null", b"3"])
+def test_a_damaged_memory_is_made_anew(cache, content, no_trial):
+    cache.write_bytes(content)
+    first = make()[1]
+    no_trial()
+    assert make()[1] == first
+
+
+@pytest.mark.parametrize("entry", [3, {}, {"engine": "sequential"}, None])
+def test_a_damaged_entry_is_ignored(cache, entry):
+    make()
+    cache.write_text(json.dumps(dict.fromkeys(json.loads(cache.read_text()), entry)))
+    assert "as fast as" in make()[1].reason
+
+
+def test_a_cache_that_cannot_be_written_is_harmless(tmp_path, monkeypatch):
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    monkeypatch.setenv("CLOVE_CACHE", str(blocked / "below"))
+    assert "as fast as" in make()[1].reason
+
+
+# ----------------------------------------------------------------- networks that do not stack
+
+
+def test_auto_falls_to_the_sequential_engine_where_a_network_cannot_be_stacked():
+    engine, choice = make(task=peeking)
+    assert (type(engine), choice.engine) == (Sequential, "sequential")
+    assert "cannot be stacked" in choice.reason
+    train_rounds(engine)
+
+
+def test_the_vectorized_engine_names_the_other_where_a_network_cannot_be_stacked():
+    engine, _ = make("vectorized", peeking)
+    models, cohort = models_for(engine), everyone(engine)
+    assert np.isfinite(engine.answer(Losses(models, cohort)).losses).all()
+    for question in (
+        Train(models, cohort % 2, cohort, TRAINING),
+        Losses(models, cohort, batch_statistics=4),
+    ):
+        with pytest.raises(CloveError, match=r"cannot run this network.*--engine sequential"):
+            engine.answer(question)
+
+
+# ------------------------------------------------------------------------------------- devices
+
+
+def test_devices_are_found_by_name(monkeypatch):
+    assert find_device("cpu") == torch.device("cpu")
+    for there, expected in ((False, "cpu"), (True, "cuda")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert find_device("auto") == torch.device(expected)
+    assert find_device("cuda:1") == torch.device("cuda", 1)
+
+
+def test_an_unknown_device_is_refused_with_the_nearest_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("cud", "cuda:x"):
+        with pytest.raises(CloveError, match=f"unknown device '{name}': did you mean 'cuda'"):
+            find_device(name)
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CloveError, match="torch sees no GPU; use --device cpu"):
+        find_device("cuda")
