@@ -1,0 +1,172 @@
+"""The table of a comparison: mean ± std over seeds, the best in bold."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from clove.report.tables import as_markdown, as_rich, cells, figures, megabytes, rounds
+
+
+def summary(algorithm: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "algorithm": algorithm,
+        "accuracy": 0.5,
+        "test_loss": 0.25,
+        "ari": 1.0,
+        "first_round_ari_0.9": 1,
+        "stability_round": 3,
+        "bytes_up": 1000,
+        "bytes_down": 2000,
+        "seconds": 1.5,
+        **changed,
+    }
+
+
+def column(title: str, *summaries: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Return the cells of one column: what is shown, and whether as the best."""
+    titles, rows = cells(figures(summaries))
+    return [row[titles.index(title)] for row in rows]
+
+
+# -------------------------------------------------------------------------------------- figures
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_figures_are_mean_and_population_std_over_seeds(values: list[float]) -> None:
+    table = figures([summary("clove", accuracy=value) for value in values])
+    assert table.loc[0, "seeds"] == len(values)
+    assert table.loc[0, "accuracy"] == pytest.approx(np.mean(values))
+    assert table.loc[0, "accuracy_std"] == pytest.approx(np.std(values, ddof=0))
+
+
+def test_algorithms_keep_the_order_in_which_they_came() -> None:
+    table = figures([summary(name) for name in ("local", "clove", "local", "ifca")])
+    assert table["algorithm"].tolist() == ["local", "clove", "ifca"]
+    assert table["seeds"].tolist() == [2, 1, 1]
+
+
+def test_a_seed_that_never_got_there_leaves_the_cell_empty() -> None:
+    found = [summary("clove"), summary("clove", **{"first_round_ari_0.9": None}), summary("ifca")]
+    assert pd.isna(figures(found).loc[0, "first_round_ari_0.9"])
+    assert column("ARI≥0.9", *found)[0] == ("–", False)
+
+
+# ---------------------------------------------------------------------------------------- cells
+
+
+def test_one_seed_has_no_spread() -> None:
+    assert column("accuracy %", summary("clove", accuracy=0.912)) == [("91.2", False)]
+
+
+def test_several_seeds_are_shown_with_their_spread() -> None:
+    found = [summary("clove", accuracy=value, seconds=1.0) for value in (0.9, 0.8)]
+    assert column("accuracy %", *found) == [("85.0 ± 5.0", False)]
+    assert column("seconds", *found) == [("1.0", False)]
+
+
+@pytest.mark.parametrize(
+    ("title", "key", "values", "best"),
+    [
+        ("accuracy %", "accuracy", (0.9, 0.8, 0.9), [True, False, True]),
+        ("ARI", "ari", (None, 0.5, 1.0), [False, False, True]),
+        ("ARI≥0.9", "first_round_ari_0.9", (4, 2, None), [False, True, False]),
+        ("stable", "stability_round", (4, 2, 3), [False, False, False]),
+        ("seconds", "seconds", (4, 2, 3), [False, False, False]),
+        ("ARI", "ari", (None, 0.5, None), [False, False, False]),
+    ],
+)
+def test_the_best_is_marked_where_more_or_less_is_better(
+    title: str, key: str, values: tuple[float | None, ...], best: list[bool]
+) -> None:
+    found = [summary(f"method {n}", **{key: value}) for n, value in enumerate(values)]
+    assert [marked for _, marked in column(title, *found)] == best
+
+
+def test_the_loss_is_shown_only_where_there_is_no_accuracy() -> None:
+    titles, _ = cells(figures([summary("clove")]))
+    assert "test loss" not in titles
+    found = [summary(name, accuracy=None, test_loss=loss) for name, loss in (("a", 0.1), ("b", 2))]
+    titles, _ = cells(figures(found))
+    assert "accuracy %" not in titles
+    assert column("test loss", *found) == [("0.1", True), ("2", False)]
+
+
+def test_columns_that_nobody_fills_are_left_out() -> None:
+    found = [summary("fedavg", ari=None, stability_round=None, **{"first_round_ari_0.9": None})]
+    assert cells(figures(found))[0] == ["algorithm", "accuracy %", "up", "down", "seconds"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (72_156_000, "72.2 MB"), (3e10, "30.0 GB")],
+)
+def test_bytes_are_shown_in_a_unit_to_read(value: float, shown: str) -> None:
+    assert megabytes(value) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [(3, "3"), (3.0, "3"), (10 / 3, "3.3")])
+def test_rounds_are_whole_where_they_are(value: float, shown: str) -> None:
+    assert rounds(value) == shown
+
+
+# --------------------------------------------------------------------------------- as text
+
+
+def long_runs(seeds: int) -> list[dict[str, Any]]:
+    """Return summaries whose figures are about as long as they come."""
+    return [
+        summary(
+            algorithm,
+            accuracy=0.1 + 0.27 * seed,
+            ari=0.98 - 0.4 * seed,
+            stability_round=31 + 9 * seed,
+            bytes_up=724.5e6,
+            bytes_down=724.5e6,
+            seconds=1234.5,
+            **{"first_round_ari_0.9": 12 + 3 * seed},
+        )
+        for algorithm in ("clove", "per-fedavg", "ifca")
+        for seed in range(seeds)
+    ]
+
+
+def printed(found: list[dict[str, Any]], width: int) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(as_rich(figures(found), "a title"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.parametrize(("seeds", "width"), [(1, 80), (3, 100)])
+def test_the_table_fits_a_terminal(seeds: int, width: int) -> None:
+    text = printed(long_runs(seeds), width)
+    assert "…" not in text
+    assert "724.5 MB" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_best_stands_out_in_a_terminal() -> None:
+    found = [summary("clove", accuracy=0.9), summary("ifca", accuracy=0.8)]
+    console = Console(file=StringIO(), width=100, force_terminal=True, color_system="standard")
+    console.print(as_rich(figures(found), "a title"))
+    assert "\x1b[1;32m90.0\x1b[0m" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_table_is_markdown() -> None:
+    found = [summary("clove", accuracy=0.9), summary("fedavg", accuracy=0.8, ari=None)]
+    assert as_markdown(figures(found)).splitlines() == [
+        "| algorithm | accuracy % | ARI | ARI≥0.9 | stable | up | down | seconds |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| clove | **90.0** | 1.00 | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
+        "| fedavg | 80.0 | – | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
+    ]

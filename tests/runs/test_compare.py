@@ -1,0 +1,212 @@
+"""Several algorithms and seeds on the same clients, in one folder that survives a stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+import clove
+from clove.errors import CloveError
+from clove.runs import result
+from clove.runs.compare import Comparison, is_comparison, resume_comparison
+from clove.runs.loop import Progress
+from clove.runs.settings import read_settings
+from tests.runs.small import TINY, MyNet, lasting, own_clients
+
+SETTINGS: dict[str, Any] = {**TINY, "probes": "trained", "first_round": "random"}
+METHODS = ["clove", "ifca", "fedavg"]
+
+
+class Stop(BaseException):
+    """Stands in for the end of the process."""
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """A finished comparison. Look, do not touch."""
+    return clove.compare(METHODS, seeds=2, out=tmp_path_factory.mktemp("all") / "out", **SETTINGS)
+
+
+def test_a_comparison_holds_every_run_the_table_and_a_picture(comparison: Comparison) -> None:
+    folder = comparison.folder
+    assert {path.name for path in folder.iterdir()} == {
+        *METHODS,
+        *("comparison.json", "table.md", "table.csv", "picture.png"),
+    }
+    for method in METHODS:
+        assert sorted(path.name for path in (folder / method).iterdir()) == ["seed-0", "seed-1"]
+        for seed in (0, 1):
+            settings = clove.load(folder / method / f"seed-{seed}").settings
+            assert (settings.algorithm, settings.seed) == (method, seed)
+    assert imread(comparison.picture).ndim == 3
+
+
+def test_summaries_come_by_algorithm_in_the_order_asked_for(comparison: Comparison) -> None:
+    order = [(summary["algorithm"], summary["seed"]) for summary in comparison.summaries]
+    assert order == [(method, seed) for method in METHODS for seed in (0, 1)]
+
+
+def test_the_table_has_a_row_an_algorithm(comparison: Comparison) -> None:
+    table = comparison.table
+    assert table["algorithm"].tolist() == METHODS
+    assert table["seeds"].tolist() == [2, 2, 2]
+    accuracies = [s["accuracy"] for s in comparison.summaries if s["algorithm"] == "ifca"]
+    assert table.loc[1, "accuracy"] == pytest.approx(sum(accuracies) / 2)
+    written = pd.read_csv(comparison.folder / "table.csv")
+    pd.testing.assert_frame_equal(written, table, check_dtype=False)
+    assert "| clove |" in (comparison.folder / "table.md").read_text()
+
+
+def test_options_go_to_the_algorithms_that_have_them(comparison: Comparison) -> None:
+    given = {
+        method: read_settings(comparison.folder / method / "seed-0" / "settings.toml")
+        for method in METHODS
+    }
+    assert [given[method].get("probes") for method in METHODS] == ["trained", None, None]
+    assert [given[method].get("first_round") for method in METHODS] == ["random", "random", None]
+    assert {given[method]["clusters"] for method in METHODS} == {2}
+
+
+def test_every_run_is_what_it_would_be_alone(comparison: Comparison, tmp_path: Path) -> None:
+    alone = {name: value for name, value in SETTINGS.items() if name != "probes"}
+    clove.run(algorithm="ifca", seed=1, **alone, out=tmp_path / "alone")
+    assert lasting(tmp_path / "alone") == lasting(comparison.folder / "ifca" / "seed-1")
+
+
+def test_seeds_count_up_from_the_first(tmp_path: Path) -> None:
+    found = clove.compare(["fedavg"], seeds=2, seed=5, out=tmp_path / "out", **TINY)
+    assert [summary["seed"] for summary in found.summaries] == [5, 6]
+
+
+def test_a_task_may_be_named(tmp_path: Path) -> None:
+    found = clove.compare(["fedavg"], task="reconstruction", out=tmp_path / "out", **TINY)
+    assert found.summaries[0]["accuracy"] is None
+    assert resume_comparison(tmp_path / "out").summaries == found.summaries
+
+
+def test_own_clients_and_networks_are_compared_on(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "clients": own_clients(),
+        "task": clove.classification(MyNet),
+        "out": tmp_path / "out",
+        "engine": "vectorized",
+        "rounds": 2,
+        "models": 2,
+    }
+    found = clove.compare(["clove", "local"], **given)
+    assert [summary["clients"] for summary in found.summaries] == [6, 6]
+    assert clove.compare(["clove", "local"], **given).summaries == found.summaries
+    with pytest.raises(CloveError, match="hand them over again"):
+        resume_comparison(tmp_path / "out")
+
+
+# ----------------------------------------------------------------------------------- going on
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["compare again", "resume"])
+@pytest.mark.parametrize("stop", [("clove", 1, 1), ("ifca", 0, 2)], ids=str)
+def test_a_stopped_comparison_goes_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    comparison: Comparison,
+    stop: tuple[str, int, int],
+    anew: bool,
+) -> None:
+    monkeypatch.setattr(result, "draw", lambda *content: Figure())  # only the last one counts
+
+    def watch(algorithm: str, seed: int, progress: Progress) -> None:
+        if (algorithm, seed, progress.round) == stop:
+            raise Stop
+
+    told: list[tuple[str, int, int]] = []
+
+    def listen(algorithm: str, seed: int, progress: Progress) -> None:
+        told.append((algorithm, seed, progress.round))
+
+    out = tmp_path / "out"
+    with pytest.raises(Stop):
+        clove.compare(METHODS, seeds=2, out=out, watch=watch, **SETTINGS)
+    assert not (out / "table.md").exists()
+    (out / "fedavg" / "seed-1").mkdir(parents=True)  # killed before its settings were written
+    if anew:
+        clove.compare(METHODS, seeds=2, out=out, watch=listen, **SETTINGS)
+    else:
+        resume_comparison(out, listen)
+    assert ("clove", 0, 1) not in told
+    for method in METHODS:
+        for seed in (0, 1):
+            run = Path(method) / f"seed-{seed}"
+            assert lasting(out / run) == lasting(comparison.folder / run)
+    assert (out / "picture.png").exists()
+
+
+def test_a_finished_comparison_runs_nothing_again(comparison: Comparison) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a run was run again")
+
+    again = resume_comparison(comparison.folder, refuse)
+    assert again.summaries == comparison.summaries
+
+
+def test_only_a_folder_with_a_comparison_is_one(comparison: Comparison, tmp_path: Path) -> None:
+    assert is_comparison(comparison.folder)
+    assert not is_comparison(comparison.folder / "clove" / "seed-0")
+    assert not is_comparison(tmp_path / "nowhere")
+
+
+def test_settings_of_any_kind_are_remembered(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**TINY, "data_dir": tmp_path, "learning_rate": np.float64(0.01)}
+    clove.compare(["fedavg"], out=tmp_path / "out", **settings)
+    saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert (saved["data_dir"], saved["learning_rate"]) == (str(tmp_path), 0.01)
+    assert len(clove.compare(["fedavg"], out=tmp_path / "out", **settings).summaries) == 1
+
+
+# ------------------------------------------------------------------------------------- refusing
+
+
+@pytest.mark.parametrize(
+    ("methods", "changed"),
+    [(["clove", "ifca"], {}), (METHODS, {"rounds": 9}), (METHODS, {"seeds": 3})],
+)
+def test_another_comparison_in_the_folder_is_refused(
+    comparison: Comparison, methods: list[str], changed: dict[str, Any]
+) -> None:
+    with pytest.raises(CloveError, match="holds another comparison: choose another folder"):
+        clove.compare(methods, **{"seeds": 2, "out": comparison.folder, **SETTINGS, **changed})
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "message"),
+    [
+        ([], {}, "name each algorithm to compare once"),
+        (["clove", "ifca", "clove"], {}, "name each algorithm to compare once"),
+        (["clove", "icfa"], {}, "unknown algorithm 'icfa': did you mean 'ifca'"),
+        (["fedavg", "local"], {"max_models": 4}, "unknown setting 'max_models'"),
+        (["clove"], {"max_model": 4}, "unknown setting 'max_model': did you mean 'max_models'"),
+        (["clove"], {"seeds": 0}, "seeds must be 1 or more, not 0"),
+        (["clove"], {"seed": "first"}, "seed must be int, not 'first'"),
+        (["clove"], {"dataset": "digit"}, "unknown dataset 'digit': did you mean 'digits'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_meant_is_refused_before_anything_is_written(
+    tmp_path: Path, methods: list[str], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CloveError, match=message):
+        clove.compare(methods, out=tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(CloveError, match="is not empty: choose another folder"):
+        clove.compare(["fedavg"], out=tmp_path)
+    with pytest.raises(CloveError, match="is a file: choose another folder"):
+        clove.compare(["fedavg"], out=tmp_path / "thesis.tex")

@@ -1,0 +1,246 @@
+"""A run that is stopped at any moment goes on, and ends with the numbers of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from torch import nn
+
+import clove
+from clove.errors import CloveError
+from clove.runs import result
+from clove.runs.loop import Progress
+from clove.runs.settings import write_settings
+from tests.runs.small import QUICK, TINY, MyNet, lasting, own_clients, records
+
+
+class Killed(BaseException):
+    """Stands in for the end of the process."""
+
+
+def stop_after(rounds: int) -> Any:
+    def watch(progress: Progress) -> None:
+        if progress.round == rounds:
+            raise Killed
+
+    return watch
+
+
+def stopped(folder: Path, after: int = 1, **settings: Any) -> Path:
+    """Leave a run in a folder that was stopped after some rounds."""
+    with pytest.raises(Killed):
+        clove.run(**settings, out=folder, watch=stop_after(after))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing: a picture comes from what else is in the folder, and takes its time."""
+    monkeypatch.setattr(result, "draw", lambda *content: Figure())
+
+
+# ------------------------------------------------------------------------- stopped at any moment
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"participation": 0.6, "early_stopping": True, "stable_rounds": 2},
+        {"participation": 0.6, "max_models": 5, "matching": "overlap", "stragglers": 0.2},
+        {"probes": "trained", "transform": "row"},
+        {"algorithm": "local", "participation": 0.6},
+        {"algorithm": "ifca", "averaging": "gradients", "first_round": "random"},
+        {"algorithm": "fedavg", "engine": "sequential", "precision": "float64"},
+    ],
+    ids=lambda settings: ", ".join(f"{k}={v}" for k, v in settings.items()),
+)
+def test_a_run_stopped_twice_ends_as_if_undisturbed(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    settings = {**QUICK, "rounds": 6, **settings}
+    clove.run(**settings, out=tmp_path / "whole")
+    folder = stopped(tmp_path / "parts", 2, **settings)
+    with pytest.raises(Killed):
+        clove.resume(folder, watch=stop_after(5))
+    clove.resume(folder)
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+class Disk:
+    """Counts what is put on the disk, and kills the process over one of these writes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, killed_over: int = 0) -> None:
+        self.writes, self.killed_over, self._fsync = 0, killed_over, os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        # Who is killed does not clean up.
+        monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+
+    def fsync(self, handle: int) -> None:
+        self.writes += 1
+        if self.writes == self.killed_over:
+            raise Killed
+        self._fsync(handle)
+
+
+@pytest.mark.parametrize("algorithm", ["clove", "local"])
+def test_a_kill_over_any_write_costs_no_more_than_the_round_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    settings = {**TINY, "algorithm": algorithm}
+    with monkeypatch.context() as patched:
+        disk = Disk(patched)
+        clove.run(**settings, out=tmp_path / "whole")
+    expected = lasting(tmp_path / "whole")
+    for moment in range(1, disk.writes + 1):
+        folder = tmp_path / str(moment)
+        with monkeypatch.context() as patched:
+            Disk(patched, killed_over=moment)
+            with pytest.raises(Killed):
+                clove.run(**settings, out=folder)
+        if (folder / "settings.toml").exists():
+            clove.resume(folder)
+        else:
+            clove.run(**settings, out=folder)
+        assert lasting(folder) == expected, f"killed over write {moment} of {disk.writes}"
+
+
+def test_a_run_stopped_before_its_first_round_begins_anew(tmp_path: Path) -> None:
+    clove.run(**TINY, out=tmp_path / "whole")
+    folder = tmp_path / "stopped"
+    folder.mkdir()
+    settings = (tmp_path / "whole" / "settings.toml").read_text()
+    (folder / "settings.toml").write_text(settings)
+    (folder / "metrics.jsonl").write_text('{"round": 1, "accu')
+    clove.resume(folder)
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+def test_lines_beyond_the_checkpoint_and_half_lines_are_dropped(tmp_path: Path) -> None:
+    clove.run(**TINY, out=tmp_path / "whole")
+    folder = stopped(tmp_path / "stopped", **TINY)
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        with (folder / name).open("a") as file:
+            file.write('{"round": 2, "accuracy": 1.0}\n{"round": 3, "acc')
+    clove.resume(folder)
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+def test_what_was_left_half_written_is_swept_away(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "stopped", **TINY)
+    left = folder / "models" / ".model-0.safetensors.abc.part"
+    left.parent.mkdir()
+    left.write_bytes(b"half")
+    clove.resume(folder)
+    assert not left.exists()
+
+
+def test_resuming_a_finished_run_returns_it(run_folder: Path, finished: clove.Result) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run_folder.rglob("*")}
+    assert clove.resume(run_folder).summary() == finished.summary()
+    assert {path: path.stat().st_mtime_ns for path in run_folder.rglob("*")} == before
+
+
+def test_a_run_as_far_as_it_has_come_can_be_looked_at(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "stopped", **TINY)
+    assert len(clove.load(folder).history) == 1
+    assert clove.load(folder).model(0) is not None
+
+
+def test_clients_have_no_scores_before_they_were_measured(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "stopped", **TINY, evaluate_every=2)
+    assert clove.load(folder).client_scores.empty
+
+
+def test_a_run_without_a_finished_round_cannot_be_looked_at(tmp_path: Path) -> None:
+    settings = clove.Settings(rounds=2)
+    (tmp_path / "settings.toml").write_text(write_settings(settings, {}))
+    with pytest.raises(CloveError, match="has no finished round yet: `clove resume"):
+        clove.load(tmp_path)
+
+
+# -------------------------------------------------------------------------------- damaged folders
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "stopped", **TINY)
+    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    for read in (clove.resume, clove.load):
+        with pytest.raises(CloveError, match=r"checkpoint\.safetensors is damaged"):
+            read(folder)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timings.jsonl"])
+def test_fewer_lines_than_the_checkpoint_has_rounds_mean_damage(tmp_path: Path, name: str) -> None:
+    folder = stopped(tmp_path / "stopped", 2, **QUICK)
+    file = folder / name
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    for read in (clove.resume, clove.load):
+        with pytest.raises(
+            CloveError, match=f"{name} has 1 lines, .* 2 rounds are done: the folder is damaged"
+        ):
+            read(folder)
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_a_line_that_is_no_json_means_damage(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "stopped", 2, **QUICK)
+    first, second = records(folder)
+    (folder / "metrics.jsonl").write_text(f"{first}\n{second}\n")
+    with pytest.raises(CloveError, match=r"metrics\.jsonl is damaged"):
+        clove.resume(folder)
+
+
+# ------------------------------------------------------------------------ clients handed over
+
+
+@pytest.mark.parametrize("network", [None, "own"])
+def test_a_run_of_ones_own_clients_goes_on_when_they_are_handed_over_again(
+    tmp_path: Path, network: str | None
+) -> None:
+    task = clove.classification(MyNet) if network else None
+    given: dict[str, Any] = {"clients": own_clients(test=False), "task": task}
+    settings = {**QUICK, **given, "max_models": 4}
+    clove.run(**settings, out=tmp_path / "whole")
+    folder = stopped(tmp_path / "stopped", **settings)
+    with pytest.raises(CloveError, match="hand them over again"):
+        clove.resume(folder)
+    clove.resume(folder, **given)
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+def test_a_network_of_ones_own_has_to_be_handed_over_again(tmp_path: Path) -> None:
+    task = clove.classification(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    folder = stopped(tmp_path / "stopped", **TINY, task=task)
+    with pytest.raises(CloveError, match="network of your own: hand it over again with task="):
+        clove.resume(folder)
+    assert len(clove.resume(folder, task=task).history) == 2
+
+
+def shorter_training(clients: list[clove.ClientData]) -> list[clove.ClientData]:
+    """Move a point of each client from training to testing: all points in the same order."""
+    moved = []
+    for client in clients:
+        assert client.test is not None
+        x, test = client.train[0], client.test[0]
+        together = [*x, *test]
+        moved.append(clove.ClientData(train=together[: len(x) - 1], test=together[len(x) - 1 :]))
+    return moved
+
+
+@pytest.mark.parametrize("change", ["seed", "number", "order", "split"])
+def test_other_data_are_refused(tmp_path: Path, change: str) -> None:
+    clients = own_clients(labels=False)
+    other = {
+        "seed": own_clients(labels=False, seed=1),
+        "number": clients[:-1],
+        "order": clients[::-1],
+        "split": shorter_training(clients),
+    }[change]
+    folder = stopped(tmp_path / "stopped", **QUICK, clients=clients, models=2)
+    with pytest.raises(CloveError, match=r"data differ from those the run in .* was made with"):
+        clove.resume(folder, clients=other)

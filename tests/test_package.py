@@ -1,0 +1,128 @@
+"""The package as a whole: quick to import, typed, and each room within its walls."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clove
+
+SOURCE = Path(clove.__file__).parent
+WITH_EXAMPLES = sorted(
+    ".".join(["clove", *file.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+    for file in SOURCE.rglob("*.py")
+    if ">>>" in file.read_text(encoding="utf-8")
+)
+
+
+# ------------------------------------------------------------------------------------ the surface
+
+
+def test_importing_clove_imports_nothing_heavy() -> None:
+    heavy = "'torch', 'sklearn', 'scipy', 'pandas', 'numpy', 'matplotlib', 'rich', 'typer'"
+    code = f"import sys, clove; print(sorted(set(sys.modules) & {{{heavy}}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", clove.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(clove, name) is not None
+    assert name in dir(clove)
+
+
+def test_the_surface_of_the_blueprint_is_public() -> None:
+    promised = {"run", "load", "resume", "compare", "ClientData", "classification"}
+    assert promised | {"reconstruction", "regression", "register"} <= set(clove.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'clove' has no attribute 'runn'"):
+        clove.runn  # noqa: B018
+
+
+def test_the_package_ships_its_types_and_the_command() -> None:
+    build = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert (SOURCE / "py.typed").is_file()
+    assert build["tool"]["setuptools"]["package-data"] == {"clove": ["py.typed"]}
+    assert build["project"]["scripts"] == {"clove": "clove.cli:main"}
+
+
+# ------------------------------------------------------------------------------ examples that hold
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_examples_in_docstrings_hold(name: str) -> None:
+    tried = doctest.testmod(importlib.import_module(name))
+    assert tried.attempted > 0
+    assert tried.failed == 0
+
+
+# ------------------------------------------------------------------------------- the rooms' walls
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Return the modules a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            assert node.level == 0, "imports are absolute"
+            whole = node.module != "clove"
+            yield from [node.module] if whole else (f"clove.{name.name}" for name in node.names)
+
+
+def parts(room: str) -> set[str]:
+    """Return what a room imports: other parts of clove by their names, libraries by theirs."""
+    found = set()
+    for file in (SOURCE / room).rglob("*.py"):
+        for module in imports(file):
+            top, _, rest = module.partition(".")
+            found.add(f"clove.{rest.partition('.')[0]}" if top == "clove" else top)
+    return found - {f"clove.{room}", *sys.stdlib_module_names}
+
+
+COMMON = {"clove.errors", "clove.seeds", "clove.folders"}
+WALLS = {
+    "clustering": {"numpy", "scipy", "sklearn", "clove.errors"},
+    "data": {"numpy", "sklearn", *COMMON},
+    "tasks": {"torch", "clove.errors"},
+    "federation": {"numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"},
+    "algorithms": {"numpy", "clove.clustering", "clove.federation", "clove.errors", "clove.seeds"},
+    "report": {"numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"},
+}
+
+
+@pytest.mark.parametrize("room", WALLS)
+def test_a_room_knows_only_the_rooms_it_may(room: str) -> None:
+    assert parts(room) <= WALLS[room]
+
+
+def test_no_room_knows_the_command_line() -> None:
+    assert "clove.cli" not in set().union(*(parts(room) for room in [*WALLS, "runs"]))
+
+
+def test_an_algorithm_sees_of_a_federation_only_its_questions() -> None:
+    seen = {
+        module
+        for file in (SOURCE / "algorithms").glob("*.py")
+        for module in imports(file)
+        if module.startswith("clove.federation")
+    }
+    assert seen <= {
+        f"clove.federation.{part}" for part in ("parameters", "questions", "server_step")
+    }
+
+
+def test_every_walled_room_is_there() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == {*WALLS, "runs"}
