@@ -304,9 +304,16 @@ def test_a_client_whose_losses_are_not_finite_sits_the_round_out(bad):
     assert clients.memory.assignments(np.array([4])) == [-1]
 
 
-def test_when_nobodys_losses_are_finite_the_round_passes_without_training():
+@pytest.mark.parametrize(
+    ("probes", "questions"),
+    [("none", (Losses, Train)), ("random", (Losses, Train)), ("trained", (Train, Losses, Train))],
+    ids=str,
+)
+def test_when_nobodys_losses_are_finite_the_round_passes_without_training(probes, questions):
+    clients = ScriptedClients(TARGETS, losses=np.full((6, 2), np.nan))
     with pytest.warns(CloveWarning, match="client 0, 1, 2, 3, 4, 5 "):
-        outcome = first_round(ScriptedClients(TARGETS, losses=np.full((6, 2), np.nan)))
+        outcome = first_round(clients, *questions, probes=probes)
+    assert clients.asked[-1].clients.tolist() == []
     assert outcome.notes == {"set_aside": [0, 1, 2, 3, 4, 5]}
     assert weights(outcome.state.models) == [0.0, 10.0]
 

@@ -29,10 +29,12 @@ def test_everybody_trains_the_model_on_which_it_loses_least(losses):
     outcome = first_round(clients, groups=3)
     asked, train = clients.asked
     assert asked.models is train.models
+    assert asked.batch_statistics == 0
     assert train.start.tolist() == train.reduce.tolist() == losses.argmin(axis=1).tolist()
     assert train.assigns
     assert outcome.assignment.tolist() == train.start.tolist()
     assert outcome.notes == {"clusters": len(set(train.start.tolist()))}
+    assert outcome.loss_vectors.losses.tolist() == losses.tolist()
 
 
 def test_of_models_equally_good_the_first_is_taken():
@@ -54,14 +56,16 @@ def test_a_random_first_round_asks_no_losses_and_is_over_with_the_first():
     clients.play(ifca.round(first.state, SIX), Losses, Train)
 
 
-def test_stability_is_told_but_the_losses_are_asked_all_the_same():
-    ifca, clients = Ifca(setup(6, 2), stable_rounds=2), ScriptedClients(TARGETS)
+@pytest.mark.parametrize("stable_rounds", [1, 2, 3])
+def test_stability_is_told_but_the_losses_are_asked_all_the_same(stable_rounds):
+    ifca, clients = Ifca(setup(6, 2), stable_rounds=stable_rounds), ScriptedClients(TARGETS)
     state, stable = ifca.begin(), []
-    for _ in range(3):
+    for _ in range(4):
         outcome = clients.play(ifca.round(state, SIX), Losses, Train)
         state = outcome.state
         stable.append(outcome.stable)
-    assert stable == [False, True, True]
+    assert stable == [number >= stable_rounds for number in (1, 2, 3, 4)]
+    assert state.round == 4
 
 
 def test_gradients_may_be_averaged_instead():
@@ -123,6 +127,7 @@ def test_a_newcomers_losses_must_be_finite():
         ({"batch_norm": "batches"}, "unknown batch_norm 'batches': did you mean 'batch'"),
         ({"averaging": "modle"}, "unknown averaging 'modle': did you mean 'models'"),
         ({"stable_rounds": 0}, "stable_rounds must be 1 or more"),
+        ({"stable_share": 0.0}, r"stable_share in \(0, 1\]"),
         ({"stable_share": 2.0}, r"stable_share in \(0, 1\]"),
     ],
     ids=str,

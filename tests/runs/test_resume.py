@@ -71,23 +71,33 @@ def test_a_run_stopped_twice_ends_as_if_undisturbed(
 
 
 class Disk:
-    """Counts what is put on the disk, and kills the process over one of these writes."""
+    """Counts the moments at which files change, and kills the process at one of them.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, killed_over: int = 0) -> None:
-        self.writes, self.killed_over, self._fsync = 0, killed_over, os.fsync
-        monkeypatch.setattr(os, "fsync", self.fsync)
+    A file that is added to changes after it is opened, any other when it is complete.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, killed_at: int = 0) -> None:
+        self.moments, self.killed_at = 0, killed_at
+        fsync, open_ = os.fsync, Path.open
+
+        def opened(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+            if mode == "a":
+                self.moment()
+            return open_(path, mode, *rest, **options)
+
+        monkeypatch.setattr(Path, "open", opened)
+        monkeypatch.setattr(os, "fsync", lambda handle: (self.moment(), fsync(handle)))
         # Who is killed does not clean up.
         monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
 
-    def fsync(self, handle: int) -> None:
-        self.writes += 1
-        if self.writes == self.killed_over:
+    def moment(self) -> None:
+        self.moments += 1
+        if self.moments == self.killed_at:
             raise Killed
-        self._fsync(handle)
 
 
 @pytest.mark.parametrize("algorithm", ["clove", "local"])
-def test_a_kill_over_any_write_costs_no_more_than_the_round_under_way(
+def test_a_kill_over_any_file_costs_no_more_than_the_round_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     settings = {**TINY, "algorithm": algorithm}
@@ -95,17 +105,27 @@ def test_a_kill_over_any_write_costs_no_more_than_the_round_under_way(
         disk = Disk(patched)
         clove.run(**settings, out=tmp_path / "whole")
     expected = lasting(tmp_path / "whole")
-    for moment in range(1, disk.writes + 1):
+    for moment in range(1, disk.moments + 1):
         folder = tmp_path / str(moment)
         with monkeypatch.context() as patched:
-            Disk(patched, killed_over=moment)
+            Disk(patched, killed_at=moment)
             with pytest.raises(Killed):
                 clove.run(**settings, out=folder)
         if (folder / "settings.toml").exists():
             clove.resume(folder)
         else:
             clove.run(**settings, out=folder)
-        assert lasting(folder) == expected, f"killed over write {moment} of {disk.writes}"
+        assert lasting(folder) == expected, f"killed at {moment} of {disk.moments}"
+
+
+def test_a_resumed_run_knows_the_loss_vectors_of_before(
+    tmp_path: Path, finished: clove.Result
+) -> None:
+    settings = {**QUICK, "rounds": 8, "learning_rate": 0.003}
+    resumed = clove.resume(stopped(tmp_path / "stopped", 3, **settings))
+    for number in (1, 3, 4, 8):
+        vectors = resumed.loss_vectors(number)
+        assert (vectors.losses == finished.loss_vectors(number).losses).all()
 
 
 def test_a_run_stopped_before_its_first_round_begins_anew(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Optional
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -182,6 +182,7 @@ values = st.recursive(
 
 @examples(deadline=None)
 @given(value=values)
+@example(value="\x7f \x00 \r\n \u2028 😀")
 def test_whatever_value_is_written_is_valid_toml_for_the_same_value(value: object) -> None:
     assert tomllib.loads(write_settings(Settings(), {"x": value}))["made"]["x"] == value
 

@@ -34,10 +34,11 @@ CLEARLY = 1.15  # sequential must be faster by this much: near ties should not d
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """Which engine, how many clients it takes at once (0: all), and why."""
+    """Which engine, how many clients it takes at once (0: all), with how many threads, and why."""
 
     engine: str
     group_size: int
+    threads: int
     reason: str
 
 
@@ -62,20 +63,31 @@ def make_engine(
     training: LocalTraining,
     *,
     group_size: int = 0,
+    threads: int = 0,
     **options: Any,
 ) -> tuple[Simulation, EngineChoice]:
-    """Make the engine of that name; `auto` measures which is faster here for this work."""
+    """Make the engine of that name; `auto` measures which is faster here for this work.
+
+    Torch's number of threads is set to `threads`; 0 leaves it to torch, or for `auto` to the trial.
+    """
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     make_optimizer([torch.zeros(1)], training)  # torch's first one loads half of torch: not now
+    if threads:
+        torch.set_num_threads(threads)
     if name == "sequential":
-        return Sequential(clients, task, **options), EngineChoice(name, 0, "as asked")
+        choice = EngineChoice(name, 0, torch.get_num_threads(), "as asked")
+        return Sequential(clients, task, **options), choice
     vectorized = Vectorized(clients, task, group_size=group_size, **options)
     fits = fitting_group(vectorized, training)
     if name == "vectorized":
         vectorized.group_size = group_size or _standard_group(vectorized, fits)
-        return vectorized, EngineChoice(name, vectorized.group_size, "as asked")
-    choice = _remembered(vectorized, training) or _measured(vectorized, training, fits)
+        choice = EngineChoice(name, vectorized.group_size, torch.get_num_threads(), "as asked")
+        return vectorized, choice
+    work = _work_key(vectorized, training, threads)
+    choice = _remembered(work) or _measured(vectorized, training, fits, threads)
+    _remember(work, choice)
+    torch.set_num_threads(choice.threads)
     if choice.engine == "vectorized":
         vectorized.group_size = choice.group_size
         return vectorized, choice
@@ -89,30 +101,37 @@ def _standard_group(engine: Vectorized, fits: int) -> int:
 # ------------------------------------------------------------------------------------ the trial
 
 
-def _measured(engine: Vectorized, training: LocalTraining, fits: int) -> EngineChoice:
-    """Time a few steps of both engines on this work, per client."""
-    with torch.random.fork_rng(devices=[]):
-        in_turn = Sequential.over(engine)
-        alone = _seconds_per_client(in_turn, training, SEQUENTIAL_CLIENTS)
+def _measured(engine: Vectorized, training: LocalTraining, fits: int, threads: int) -> EngineChoice:
+    """Time a few steps of both engines on this work, per client, with one thread and with all."""
+    alone: dict[int, float] = {}
+    together: dict[tuple[int, int], float] = {}
+    for number in [threads] if threads else sorted({1, torch.get_num_threads()}):
+        torch.set_num_threads(number)
+        alone[number] = _seconds_per_client(Sequential.over(engine), training, SEQUENTIAL_CLIENTS)
         try:
-            together = {
-                size: _seconds_per_client(engine, training, size)
-                for size in _group_sizes(engine, fits)
-            }
+            for size in _group_sizes(engine, fits):
+                together[size, number] = _seconds_per_client(engine, training, size)
         except CloveError as error:
-            choice = EngineChoice("sequential", 0, f"the network cannot be stacked: {error}")
-            _remember(engine, training, choice)
-            return choice
-    size = min(together, key=together.__getitem__)
-    ratio = alone / together[size]
+            return EngineChoice("sequential", 0, number, f"the network cannot be stacked: {error}")
+    return _fastest(alone, together)
+
+
+def _fastest(alone: dict[int, float], together: dict[tuple[int, int], float]) -> EngineChoice:
+    """Choose by seconds a client: sequential by threads, vectorized by group size and threads."""
+    fewest = min(alone, key=alone.__getitem__)
+    size, number = min(together, key=together.__getitem__)
+    ratio = alone[fewest] / together[size, number]
     if ratio * CLEARLY < 1:
-        reason = f"{1 / ratio:.1f}× as fast as vectorized in a trial"
-        choice = EngineChoice("sequential", 0, reason)
-    else:
-        reason = f"{ratio:.1f}× as fast as sequential in a trial, {size} clients at once"
-        choice = EngineChoice("vectorized", size, reason)
-    _remember(engine, training, choice)
-    return choice
+        reason = f"{1 / ratio:.1f}× as fast as vectorized in a trial, {_threads(fewest)}"
+        return EngineChoice("sequential", 0, fewest, reason)
+    reason = (
+        f"{ratio:.1f}× as fast as sequential in a trial, {size} clients at once, {_threads(number)}"
+    )
+    return EngineChoice("vectorized", size, number, reason)
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread{'s' if number > 1 else ''}"
 
 
 def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
@@ -125,14 +144,15 @@ def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
 
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
     work = _trial(engine, training, min(clients, engine.clients))
-    engine.train_group(work)  # warm up: the first call pays for allocations and kernel choice
     seconds = []
-    for _ in range(2):
-        _wait(engine)
-        start = time.perf_counter()
-        engine.train_group(work)
-        _wait(engine)
-        seconds.append(time.perf_counter() - start)
+    with torch.random.fork_rng(devices=[engine.device] if engine.device.type == "cuda" else []):
+        engine.train_group(work)  # warm up: the first call pays for allocations and kernel choice
+        for _ in range(2):
+            _wait(engine)
+            start = time.perf_counter()
+            engine.train_group(work)
+            _wait(engine)
+            seconds.append(time.perf_counter() - start)
     return min(seconds) / len(work.clients)
 
 
@@ -153,16 +173,15 @@ def _wait(engine: Simulation) -> None:
 # ------------------------------------------------------- remembering, so that a repeat is the same
 
 
-def _remembered(engine: Vectorized, training: LocalTraining) -> EngineChoice | None:
+def _remembered(work: str) -> EngineChoice | None:
     """Return what an earlier trial of the same work on this machine chose."""
     try:
-        saved = json.loads(_choices_file().read_text())[_work_key(engine, training)]
-        return EngineChoice(**saved)
+        return EngineChoice(**json.loads(_choices_file().read_text())[work])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _remember(engine: Vectorized, training: LocalTraining, choice: EngineChoice) -> None:
+def _remember(work: str, choice: EngineChoice) -> None:
     path = _choices_file()
     try:
         known = json.loads(path.read_text())
@@ -170,7 +189,9 @@ def _remember(engine: Vectorized, training: LocalTraining, choice: EngineChoice)
         known = {}
     if not isinstance(known, dict):
         known = {}
-    known[_work_key(engine, training)] = asdict(choice)
+    if known.get(work) == asdict(choice):
+        return
+    known[work] = asdict(choice)
     try:
         write_atomically(path, json.dumps(known, indent=1).encode())
     except OSError:
@@ -181,12 +202,12 @@ def _choices_file() -> Path:
     return cache_folder() / "engine-choices.json"
 
 
-def _work_key(engine: Vectorized, training: LocalTraining) -> str:
+def _work_key(engine: Vectorized, training: LocalTraining, threads: int) -> str:
     """Name the work and the machine: what the trial's outcome depends on."""
     device = torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else "cpu"
     parts = (
         f"{engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} {engine.dtype} "
         f"{training} {engine.clients} {engine.group_size} {device} {os.cpu_count()} "
-        f"{torch.get_num_threads()} {torch.__version__}"
+        f"{threads or torch.get_num_threads()} {torch.__version__}"
     )
     return hashlib.sha256(parts.encode()).hexdigest()[:16]

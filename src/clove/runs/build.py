@@ -161,14 +161,13 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     """Make the federation and the algorithm, and settle what was left to `auto`."""
     device = find_device(settings.device)
     dtype = DTYPES[settings.precision]
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     federation, choice = make_engine(
         settings.engine,
         clients.clients,
         clients.task,
         settings.training,
         group_size=settings.group_size,
+        threads=settings.threads,
         seed=settings.seed,
         device=device,
         dtype=dtype,
@@ -182,7 +181,7 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
         data={name: value for name, value in clients.data.items() if value is not None},
-        threads=torch.get_num_threads(),
+        threads=choice.threads,
     )
 
     def initial(count: int, how: str) -> Parameters:

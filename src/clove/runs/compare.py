@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,12 +153,8 @@ def _one_run(
         if watch is not None:
             watch(settings.algorithm, settings.seed, progress)
 
-    folder = RunFolder(home)
-    if folder.is_run() and folder.finished:
-        return folder.summary()
-    if folder.is_run():
+    if RunFolder(home).is_run():
         return resume(home, clients=clients, task=task, watch=tell).summary()
-    shutil.rmtree(home, ignore_errors=True)  # killed before its settings were written
     return run_settings(settings, gathered, home, tell).summary()
 
 
