@@ -172,8 +172,8 @@ def test_a_value_is_read_as_toml_where_it_is_and_else_as_text(text: str, pair: A
 
 def test_what_a_user_should_know_of_the_data_is_said_once() -> None:
     words = ("run", "--engine", "vectorized", "--rounds", "1", "--out", "mine")
-    few = works(*words, "--mixing", "none").stderr
-    assert few.startswith("note: points_per_client=50, but 50 of 50 clients get fewer")
+    few = works(*words, "--mixing", "none").stdout
+    assert few.count("note: points_per_client=50, but 50 of 50 clients get fewer") == 1
 
 
 # ------------------------------------------------------------------------------------ comparisons

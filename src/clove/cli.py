@@ -19,8 +19,6 @@ from clove.errors import CloveError, CloveWarning
 
 if TYPE_CHECKING:
     from clove.report.live import Live
-    from clove.runs.build import Clients
-    from clove.runs.settings import Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -86,11 +84,12 @@ def run(
     given = locals()
     with plain_words(), _live(quiet) as live:
         from clove.runs.api import run_settings
+        from clove.runs.build import gather_clients
         from clove.runs.settings import from_names
 
         named = _named(settings, set_, given)
         chosen = from_names(**named)
-        clients = _gather(chosen)
+        clients = gather_clients(chosen)
         home = out_folder or free_folder(
             f"{chosen.dataset}-{chosen.mixing}-{chosen.algorithm}-seed{chosen.seed}"
         )
@@ -200,6 +199,8 @@ def _pair(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise CloveError(f"--set takes KEY=VALUE, not {text!r}")
+    if value in ("True", "False"):  # as Python writes them
+        value = value.lower()
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -212,15 +213,6 @@ def free_folder(name: str) -> Path:
     while folder.exists():
         folder, number = Path("runs") / f"{name}-{number}", number + 1
     return folder
-
-
-def _gather(settings: Settings) -> Clients:
-    from clove.runs.build import gather_clients
-
-    clients = gather_clients(settings)
-    if clients.remark:
-        err.print(f"[yellow]note:[/] {escape(clients.remark)}")
-    return clients
 
 
 def _algorithm(progress: Any) -> str:
@@ -252,6 +244,8 @@ def _show(
     title = f"{one['dataset']}, {one['mixing']}: {one['clients']} clients, {one['rounds']} rounds"
     roomy = out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
     roomy.print(as_rich(figures(summaries), title))
+    for remark in dict.fromkeys(s["remark"] for s in summaries if s["remark"]):
+        out.print(f"[yellow]note:[/] {escape(remark)}", soft_wrap=True)
     out.print(f"folder   {escape(str(home))}", soft_wrap=True)
     out.print(f"picture  {escape(str(home / 'picture.png'))}", soft_wrap=True)
 

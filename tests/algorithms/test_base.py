@@ -73,9 +73,18 @@ def test_margins_by_hand(row, margin):
 # ------------------------------------------------------------------------------------ by name
 
 
-@pytest.mark.parametrize("name", ["clove", "fedavg", "ifca", "local"])
-def test_every_method_is_found_by_its_name(name):
-    assert find_algorithm(name).name == name
+@pytest.mark.parametrize(
+    ("name", "clusters", "personal"),
+    [
+        ("clove", True, False),
+        ("fedavg", False, False),
+        ("ifca", True, False),
+        ("local", False, True),
+    ],
+)
+def test_every_method_is_found_by_its_name_and_says_of_what_kind_it_is(name, clusters, personal):
+    found = find_algorithm(name)
+    assert (found.name, found.clusters, found.personal) == (name, clusters, personal)
 
 
 def test_an_unknown_method_is_refused_with_the_nearest():

@@ -120,7 +120,7 @@ def test_an_unknown_way_to_average_is_refused_with_the_nearest(options, message)
 
 
 def test_the_number_of_models_is_as_told_else_that_of_the_true_groups():
-    assert number_of_models("m", 3, 5) == 3
+    assert number_of_models("m", 1, 5) == 1
     assert number_of_models("m", None, 5) == 5
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import clove
@@ -140,3 +141,26 @@ def test_images_that_are_large_enough_get_the_papers_network(
 def test_a_data_set_without_classes_is_not_classified() -> None:
     with pytest.raises(CloveError, match="'linear' has no classes: set task=regression"):
         clove.run(dataset="linear", mixing="none", task="classification")
+
+
+def test_a_run_leaves_torch_the_threads_it_had() -> None:
+    before = torch.get_num_threads()
+    clove.run(rounds=1, engine="vectorized", threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+def test_the_summary_says_what_was_done_to_own_data() -> None:
+    draw = np.random.default_rng(0)
+    clients = [
+        clove.ClientData(train=(draw.normal(size=(20, 4)).astype("float32"), np.arange(20) / 7))
+        for _ in range(3)
+    ]
+    result = clove.run(clients=clients, algorithm="fedavg", rounds=1, engine="vectorized")
+    remark = result.summary()["remark"]
+    assert "3 clients had no test data" in remark
+    assert "taken as regression" in remark
+
+
+def test_a_task_and_a_model_by_name_are_refused_together() -> None:
+    with pytest.raises(CloveError, match="not both"):
+        clove.run(task=clove.classification("mlp"), model="mlp", rounds=1)

@@ -68,3 +68,8 @@ def test_a_linear_model_is_a_scalar_product():
 def test_an_unknown_model_is_refused_with_the_nearest_name():
     with pytest.raises(CloveError, match="unknown model 'cnnn': did you mean 'cnn'"):
         build_model("cnnn", (1, 28, 28), 10)
+
+
+def test_an_autoencoder_needs_room_for_a_code():
+    with pytest.raises(CloveError, match="at least four features"):
+        build_model("autoencoder", (3,), 1)

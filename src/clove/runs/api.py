@@ -11,7 +11,7 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import Scores
 from clove.federation.parameters import move
-from clove.runs.build import Clients, Prepared, gather_clients, prepare
+from clove.runs.build import Clients, Prepared, gather_clients, prepare, threads_restored
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
 from clove.runs.loop import Progress, Watcher, begin, run_rounds
 from clove.runs.made import settings_text
@@ -71,9 +71,10 @@ def run_settings(
     watch: Watcher | None = None,
 ) -> Result:
     """Run with settings and clients that are already made."""
-    prepared = prepare(settings, clients)
-    folder = None if out is None else RunFolder.create(out, settings_text(prepared))
-    return _to_the_end(begin(prepared), folder, watch)
+    with threads_restored():
+        prepared = prepare(settings, clients)
+        folder = None if out is None else RunFolder.create(out, settings_text(prepared))
+        return _to_the_end(begin(prepared), folder, watch)
 
 
 def resume(
@@ -92,9 +93,10 @@ def resume(
     if folder.finished:
         return load(path, task=task)
     settings = from_names(**read_settings(folder.path / SETTINGS))
-    progress = _restored(folder, settings, clients, task)
-    folder.cut_back(progress.round)
-    return _to_the_end(progress, folder, watch)
+    with threads_restored():
+        progress = _restored(folder, settings, clients, task)
+        folder.cut_back(progress.round)
+        return _to_the_end(progress, folder, watch)
 
 
 def load(path: str | Path, *, task: Task | None = None) -> Result:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,8 @@ def gather_clients(
     settings: Settings, own: Sequence[ClientData] | None = None, task: Task | None = None
 ) -> Clients:
     """Return the clients of a data set and mixing, or a user's own."""
+    if task is not None and settings.model not in ("auto", OWN_NETWORK):
+        raise CloveError("give either a task with its network or model=, not both")
     if own is not None:
         return _own_clients(settings, own, task)
     if settings.dataset == OWN_CLIENTS:
@@ -117,13 +120,15 @@ def gather_clients(
 
 def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | None) -> Clients:
     clients, held = holdout(check_clients(own), seed=settings.seed)
-    remark = f"{held} clients had no test data: a fifth of their training data was held out"
+    remarks = [f"{held} clients had no test data: a fifth of their training data was held out"]
+    remarks = remarks if held else []
     labels = [client.train[1] for client in clients]
     kind = settings.task
     if task is None and kind == "auto":
         kind = "reconstruction" if labels[0] is None else "classification"
         if labels[0] is not None and np.issubdtype(labels[0].dtype, np.floating):
             kind = "regression"
+            remarks.append("labels are fractions: taken as regression, unless task says otherwise")
     task = task or named_task(kind, settings.model)
     outputs = 1
     if task.name == "classification" and labels[0] is not None:
@@ -139,7 +144,7 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
         task=task.for_data(tuple(clients[0].train[0].shape[1:]), outputs),
         model=_network_name(task),
         outputs=outputs,
-        remark=remark if held else None,
+        remark="; ".join(remarks) or None,
     )
 
 
@@ -180,6 +185,7 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         device=str(device),
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
+        data_dir=None if settings.data_dir is None else str(Path(settings.data_dir).absolute()),
         data={name: value for name, value in clients.data.items() if value is not None},
         threads=choice.threads,
     )
@@ -196,6 +202,16 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     )
     algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
     return Prepared(settings, clients, federation, algorithm, choice)
+
+
+@contextmanager
+def threads_restored() -> Iterator[None]:
+    """Give torch back the number of threads it had: a run's is the run's own."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

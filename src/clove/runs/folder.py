@@ -100,6 +100,7 @@ class RunFolder:
                 "groups": progress.prepared.clients.groups,
                 "inputs": progress.prepared.clients.inputs,
                 "outputs": progress.prepared.clients.outputs,
+                "remark": progress.prepared.clients.remark,
                 "fingerprint": progress.prepared.clients.fingerprint,
             },
         }

@@ -109,6 +109,11 @@ def algorithm_options(name: str) -> dict[str, tuple[Any, Any]]:
     """Return the options of an algorithm: name → (type, default)."""
     algorithm = find_algorithm(name)
     hints = get_type_hints(algorithm)
+    taken = [f.name for f in fields(algorithm) if f.name in GENERAL]
+    if taken:
+        raise CloveError(
+            f"{name} has an option called {taken[0]!r}, as a general setting is: rename it"
+        )
     return {f.name: (hints[f.name], f.default) for f in fields(algorithm) if f.name != "setup"}
 
 

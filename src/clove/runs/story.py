@@ -38,6 +38,7 @@ class Story:
     state: Any
     models: Parameters  # the server's, or one for each client where they are personal
     inputs: tuple[int, ...]
+    remark: str | None  # what a user should know about the data
     task: Task | None  # None: the user's own network, not handed over again
 
     @property
@@ -86,6 +87,7 @@ def told(progress: Progress) -> Story:
         state=progress.state,
         models=progress.models(),
         inputs=prepared.clients.inputs,
+        remark=prepared.clients.remark,
         task=prepared.clients.task,
     )
 
@@ -115,6 +117,7 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
         state=state,
         models=models,
         inputs=tuple(clients["inputs"]),
+        remark=clients["remark"],
         task=task or _named(settings, tuple(clients["inputs"]), clients["outputs"]),
     )
 
@@ -151,6 +154,7 @@ def summarise(story: Story) -> Record:
         "seconds_per_round": seconds / story.round,
         "engine": settings.engine,
         "device": settings.device,
+        "remark": story.remark,
         "made": dict(story.made),
         "assignment": story.assignment.tolist(),
         "groups": None if story.groups is None else story.groups.tolist(),

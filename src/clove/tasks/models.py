@@ -54,6 +54,8 @@ def autoencoder(inputs: Shape, outputs: int) -> nn.Module:
     784 → 784 → 392 → 196 → 392 → 784 → 784, sigmoid output: 2,000,964 parameters for 28×28.
     """
     size = prod(inputs)
+    if size < 4:
+        raise CloveError(f"model 'autoencoder' needs at least four features, not {size}")
     half, code = size // 2, size // 4
     return nn.Sequential(
         nn.Flatten(),
