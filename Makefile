@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 demo: setup
 	$(BIN)/clove compare --algorithms clove,ifca,fedavg,local --dataset digits --mixing label-skew-1 \
-		--rounds 20 --seeds 3 --set batch_size=10 --set learning_rate=0.003
+		--rounds 20 --seeds 3 --set learning_rate=0.003
 
 test: setup lint
 	$(BIN)/pytest -n 2 --cov=clove --cov-report=term:skip-covered

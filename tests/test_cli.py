@@ -367,7 +367,7 @@ def test_options_lists_every_setting(algorithm: str) -> None:
 
 def test_options_of_what_nobody_knows_are_refused() -> None:
     assert fails("options", "--algorithm", "clov").startswith("unknown algorithm 'clov'")
-    assert fails("options", "--dataset", "digit").startswith("unknown data set 'digit'")
+    assert fails("options", "--dataset", "digit").startswith("unknown dataset 'digit'")
 
 
 def test_help_names_every_command() -> None:

@@ -162,10 +162,12 @@ def options(
 ) -> None:
     """List every setting, for files, --set and Python, with its default."""
     with plain_words():
-        from clove.runs.settings import SECTIONS, Settings, algorithm_options, data_options
+        from clove.runs.settings import SECTIONS, algorithm_options, data_options, from_names
+
+        settings = from_names(algorithm=algorithm, dataset=dataset, mixing=mixing)
 
         sections: dict[str, dict[str, Any]] = {
-            title: {name: getattr(Settings(), name) for name in names}
+            title: {name: getattr(settings, name) for name in names}
             for title, names in SECTIONS.items()
         }
         sections[f"data ({dataset}, {mixing})"] = data_options(dataset, mixing)

@@ -254,9 +254,9 @@ def test_a_copy_that_cannot_be_written_is_named(tmp_path: Path, run_folder: Path
 def test_a_run_that_diverges_ends_without_numbers_that_are_none(
     tmp_path: Path, algorithm: str
 ) -> None:
-    wild = {**TINY, "optimizer": "sgd", "learning_rate": 1e30, "algorithm": algorithm}
+    wild = {**TINY, "optimizer": "sgd", "learning_rate": 1e30, "batch_size": 64}
     with pytest.warns(CloveWarning, match="not finite|diverged"):
-        result = clove.run(**wild, out=tmp_path / "run")
+        result = clove.run(**wild, algorithm=algorithm, out=tmp_path / "run")
     assert result.test_loss is None
     json.dumps(result.summary(), allow_nan=False)
     for name in ("metrics.jsonl", "summary.json"):

@@ -37,7 +37,14 @@ def test_names_are_sorted_into_general_settings_and_options() -> None:
 
 
 def test_none_stands_for_the_default() -> None:
-    assert from_names(rounds=None, probes=None, clusters=None) == Settings()
+    assert from_names(rounds=None, probes=None, clusters=None) == from_names()
+    assert from_names(dataset="fmnist") == Settings(dataset="fmnist")
+
+
+def test_digits_have_batches_that_suit_their_small_clients() -> None:
+    assert from_names().batch_size == 10
+    assert from_names(batch_size=64).batch_size == 64
+    assert from_names(dataset="mnist").batch_size == 64
 
 
 def test_settings_can_be_given_again_by_their_own_names() -> None:

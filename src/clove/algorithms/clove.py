@@ -75,8 +75,9 @@ class Clove(Algorithm[CloveState]):
     ends the clustering: from then on each client is sent one model only.
 
     Network: K models down and K losses up for each participant, then one model up; after early
-    stopping one model each way. Defaults follow algorithm 1 as printed; the authors' code starts
-    supervised runs with `first_round="random"`.
+    stopping one model each way. Defaults follow algorithm 1 as printed, but for early stopping,
+    which is off as in the paper's main experiments; the authors' code starts supervised runs with
+    `first_round="random"`.
 
     Parameters
     ----------

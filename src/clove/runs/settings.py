@@ -23,9 +23,13 @@ OWN_CLIENTS = "own-clients"  # stands in for the data set where clients were han
 OWN_NETWORK = "own-network"  # likewise for the network
 
 
+# The paper's batches of 64 would be a single step a round for clients of 50 points.
+DATA_DEFAULTS: dict[str, dict[str, Any]] = {"digits": {"batch_size": 10}}
+
+
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run. Defaults of training are the paper's.
+    """Settings of a run. Defaults of training are the paper's, but for data sets it does not use.
 
     `data` holds the options of the data set and the mixing, `options` those of the algorithm; in
     Python, on the command line and in files they are given like all others, by name.
@@ -133,6 +137,7 @@ def from_names(**given: Any) -> Settings:
     general = {name: given.pop(name) for name in GENERAL if name in given}
     hints = get_type_hints(Settings)
     general = {n: checked_type(n, v, hints[n]) for n, v in general.items() if v is not None}
+    general = {**DATA_DEFAULTS.get(str(general.get("dataset", Settings.dataset)), {}), **general}
     base = Settings(**general)
     _check_names(base)
     options, data = algorithm_options(base.algorithm), data_options(base.dataset, base.mixing)
