@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clove.data import MIXINGS, MixedClients, load_dataset, mix, mixing_options
+from clove.data import MIXINGS, Dataset, MixedClients, load_dataset, mix, mixing_options
 from clove.errors import CloveError, CloveWarning
 
 from .synthetic import ids, labels, numbered
 
-COMMON = {"clusters", "clients_per_cluster", "points_per_client", "test_points_per_client"}
-mixings = st.sampled_from(sorted(MIXINGS))
+GROUPED = sorted(name for name in MIXINGS if MIXINGS[name].grouped)
+UNGROUPED = sorted(set(MIXINGS) - set(GROUPED))
+AMOUNTS = {"points_per_client", "test_points_per_client"}
+COMMON = {"clusters", "clients_per_cluster", *AMOUNTS}
+PAPER = sorted(name for name in MIXINGS if MIXINGS[name].variants)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(
-    mixing=mixings,
-    clusters=st.integers(1, 4),
+    mixing=st.sampled_from(GROUPED),
+    clusters=st.integers(2, 4),
     clients_per_cluster=st.integers(1, 6),
     seed=st.integers(0, 1000),
     points=st.integers(300, 500),
@@ -37,17 +41,44 @@ def test_no_point_goes_to_two_clients_and_clients_are_numbered_by_cluster(
         clusters=clusters,
         clients_per_cluster=clients_per_cluster,
     )
-    assert mixed.clusters == clusters
+    assert mixed.clusters == len(mixed.about) == clusters
+    assert mixed.groups is not None
     assert mixed.groups.tolist() == sorted(list(range(clusters)) * clients_per_cluster)
     assert [client.group for client in mixed.clients] == mixed.groups.tolist()
-    for part, count in (("train", points), ("test", 200)):
+    assert_no_point_twice(mixed, points)
+
+
+def assert_no_point_twice(mixed: MixedClients, points: int, test: int = 200) -> None:
+    for part, count in (("train", points), ("test", test)):
         used = Counter(i for client in mixed.clients for i in ids(client, part))
         assert max(used.values()) == 1
         assert {i % 100_000 for i in used} <= set(range(count))
 
 
+@pytest.mark.parametrize("mixing", PAPER)
+def test_one_cluster_is_enough_for_the_mixings_of_the_paper(mixing: str) -> None:
+    assert mix(numbered(), mixing, 0, clusters=1).clusters == 1
+
+
 @settings(deadline=None, max_examples=40)
-@given(mixing=mixings, seed=st.integers(0, 1000), most=st.integers(1, 10))
+@given(
+    mixing=st.sampled_from(UNGROUPED),
+    clients=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    points=st.integers(300, 500),
+)
+def test_without_clusters_no_point_goes_to_two_clients_and_no_group_is_made_up(
+    mixing: str, clients: int, seed: int, points: int
+) -> None:
+    mixed = mix(numbered(points), mixing, seed, total_clients=clients, least_points=1)
+    assert (mixed.groups, mixed.clusters, mixed.about) == (None, None, [])
+    assert len(mixed.clients) == clients
+    assert all(client.group is None for client in mixed.clients)
+    assert_no_point_twice(mixed, points)
+
+
+@settings(deadline=None, max_examples=60)
+@given(mixing=st.sampled_from(GROUPED), seed=st.integers(0, 1000), most=st.integers(1, 10))
 def test_clients_get_what_is_asked_for_when_it_is_there(mixing: str, seed: int, most: int) -> None:
     mixed = mix(
         numbered(1000, 500),
@@ -66,7 +97,7 @@ def test_clients_get_what_is_asked_for_when_it_is_there(mixing: str, seed: int, 
 @pytest.mark.parametrize("mixing", sorted(MIXINGS))
 def test_the_partition_depends_on_the_seed_and_on_nothing_else(mixing: str) -> None:
     def drawn(seed: int) -> list[list[int]]:
-        mixed = mix(numbered(), mixing, seed)
+        mixed = mix(numbered(1000), mixing, seed)
         return [ids(client) + ids(client, "test") for client in mixed.clients]
 
     assert drawn(4) == drawn(4)
@@ -75,11 +106,24 @@ def test_the_partition_depends_on_the_seed_and_on_nothing_else(mixing: str) -> N
 
 @pytest.mark.parametrize("mixing", sorted(MIXINGS))
 def test_by_default_test_points_are_capped_like_training_points(mixing: str) -> None:
-    mixed = mix(numbered(1000, 500), mixing, 0, clients_per_cluster=2, points_per_client=3)
+    clients = {"clients_per_cluster" if mixing in GROUPED else "total_clients": 2}
+    mixed = mix(numbered(1000, 500), mixing, 0, points_per_client=3, **clients)
     assert all(len(ids(client, "test")) == 3 for client in mixed.clients)
 
 
 @pytest.mark.parametrize("mixing", sorted(MIXINGS))
+def test_train_and_test_of_a_client_follow_the_same_distribution(mixing: str) -> None:
+    mixed = mix(numbered(20_000, 20_000), mixing, 0)
+    for client in mixed.clients:
+        train, test = (np.bincount(labels(client, p), minlength=10) for p in ("train", "test"))
+        # Four standard deviations of a share, at most.
+        allowed = 4 * np.sqrt(0.25 / min(train.sum(), test.sum())) + 1 / test.sum()
+        np.testing.assert_allclose(train / train.sum(), test / test.sum(), atol=allowed)
+
+
+@pytest.mark.parametrize(
+    "mixing", ["none", "label-skew-1", "feature-skew", "concept-shift", "mixed"]
+)
 def test_train_and_test_of_a_client_have_the_same_classes(mixing: str) -> None:
     mixed = mix(numbered(2000, 2000), mixing, 0, clients_per_cluster=2)
     for client in mixed.clients:
@@ -133,6 +177,20 @@ def test_digits_serve_every_mixing_out_of_the_box() -> None:
     assert sizes["feature-skew"] == (20, 50)
     assert sizes["concept-shift"] == (20, 50)
     assert sizes["none"][0] == 50
+    assert sizes["label-skew-2"][0] == sizes["label-skew-3"][0] == sizes["mixed"][0] == 25
+    assert sizes["label-skew-4"] == (50, 27)
+    assert sizes["dirichlet"][0] == sizes["quantity-skew"][0] == 25
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_fashion_mnist_has_enough_for_the_papers_sizes(
+    real: Callable[[str], Dataset], variant: str
+) -> None:
+    fmnist = real("fmnist")
+    for name in PAPER:
+        mixed = mix(fmnist, name, 1, variant=variant)
+        assert mixed.shortfall is None
+        assert len({client.size for client in mixed.clients}) == 1
 
 
 def test_clients_of_images_hold_contiguous_floats_in_the_unit_interval() -> None:
@@ -155,6 +213,18 @@ def test_dividing_images_takes_little_more_memory_than_the_clients_hold() -> Non
     assert peak < 1.5 * held
 
 
+def test_the_papers_sizes_depend_on_the_data_set() -> None:
+    cifar10, agnews = numbered(9000, 3000, name="cifar10"), numbered(classes=4, name="agnews")
+    per_cluster = {name: mix(cifar10, name, 0).options["clients_per_cluster"] for name in PAPER}
+    expected = dict.fromkeys(PAPER, 3) | {"label-skew-3": 5, "feature-skew": 5, "none": 5}
+    assert per_cluster == expected
+    amounts = mix(agnews, "label-skew-2", 0).options
+    assert (amounts["clients_per_cluster"], amounts["points_per_client"]) == (10, 100)
+    assert (
+        mix(cifar10, "label-skew-1", 0, clients_per_cluster=2).options["clients_per_cluster"] == 2
+    )
+
+
 def test_an_unknown_mixing_gets_the_nearest_name() -> None:
     with pytest.raises(CloveError, match="mixing 'label-skew1': did you mean 'label-skew-1'"):
         mix(numbered(), "label-skew1", 0)
@@ -175,9 +245,15 @@ def test_counts_are_whole_and_positive(option: str, value: object) -> None:
 
 
 def test_options_are_listed_with_the_papers_defaults() -> None:
-    assert set(MIXINGS) >= {"none", "label-skew-1", "feature-skew", "concept-shift"}
-    for name in MIXINGS:
+    skews = {f"label-skew-{number}" for number in (1, 2, 3, 4)}
+    assert set(PAPER) == {"none", "feature-skew", "concept-shift"} | skews
+    for name in GROUPED:
         assert set(mixing_options(name)) >= COMMON
+    for name in UNGROUPED:
+        assert set(mixing_options(name)) >= {"total_clients", *AMOUNTS}
+        assert set(mixing_options(name)).isdisjoint({"clusters", "clients_per_cluster", "variant"})
+    for name in PAPER:
+        assert mixing_options(name)["variant"] == "paper"
     skew = mixing_options("label-skew-1")
     assert (skew["clusters"], skew["clients_per_cluster"], skew["points_per_client"]) == (5, 5, 500)
     assert (skew["classes_per_cluster"], skew["shuffle_classes"]) == (2, False)
@@ -187,13 +263,16 @@ def test_options_are_listed_with_the_papers_defaults() -> None:
 
 @pytest.mark.parametrize("mixing", sorted(MIXINGS))
 def test_the_listed_defaults_can_be_given_back_as_options(mixing: str) -> None:
-    amounts = {"points_per_client": 5, "clients_per_cluster": 2}
+    clients = "clients_per_cluster" if mixing in GROUPED else "total_clients"
+    amounts = {"points_per_client": 5, clients: 2}
     listed = mix(numbered(), mixing, 0, **{**mixing_options(mixing), **amounts})
     plain = mix(numbered(), mixing, 0, **amounts)
     assert [ids(client) for client in listed.clients] == [ids(client) for client in plain.clients]
 
 
-@pytest.mark.parametrize("mixing", ["label-skew-1", "concept-shift"])
+@pytest.mark.parametrize(
+    "mixing", ["concept-shift", "dirichlet", *(f"label-skew-{number}" for number in (1, 2, 3, 4))]
+)
 def test_mixings_by_class_refuse_data_without_classes(mixing: str) -> None:
     with pytest.raises(CloveError, match=f"'{mixing}' needs class labels.*'linear'.*regression"):
         mix(load_dataset("linear", points=10), mixing, 0)

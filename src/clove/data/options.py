@@ -57,3 +57,11 @@ def switch(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise CloveError(f"{option} must be true or false, got {value!r}")
     return value
+
+
+def one_of(option: str, value: object, known: Iterable[str]) -> str:
+    """Return a word given as an option, or name the words there are."""
+    names = list(known)
+    if value not in names:
+        raise unknown_name(option, value, names)
+    return str(value)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import combinations
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from clove.data.dataset import Dataset
+from clove.data.dataset import Dataset, Part
 from clove.data.mixings.cluster import Array, Cluster, class_labels
+from clove.data.mixings.request import Request
+from clove.data.mixings.shares import Labels
 from clove.data.mixings.spread import spread
 from clove.data.options import whole_number
 from clove.errors import CloveError
@@ -26,15 +29,20 @@ SWAPS: tuple[Swaps, ...] = (
     ((3, 5), (4, 7)),
 )
 
+AUTHORS_POINTS: dict[Part, int] = {"train": 1250, "test": 200}
+
 
 def concept_shift(
     dataset: Dataset,
-    seed: int,
+    request: Request,
     *,
     clusters: int | None = None,
     swaps: Sequence[Sequence[Sequence[int]]] = SWAPS,
 ) -> list[Cluster]:
     """Spread all classes evenly over the clusters, and exchange labels in each in its own way.
+
+    In the authors' code a cluster has no more than 1,250 training and 200 test points of a class,
+    and as many of each.
 
     Parameters
     ----------
@@ -44,16 +52,29 @@ def concept_shift(
         Clusters beyond the last entry exchange two pairs, drawn by the seed, that no other cluster
         exchanges.
     """
-    _, _, classes = class_labels(dataset, "concept-shift")
+    labels = Labels(*class_labels(dataset, "concept-shift"))
+    classes = labels.classes
     given = _as_swaps(swaps)
     count = len(given) if clusters is None else whole_number("clusters", clusters)
     if given == SWAPS:
         # The default is made for ten classes; with fewer, what does not fit is drawn instead.
         given = tuple(own for own in given if max(max(pair) for pair in own) < classes)
     _check_swaps(given, classes)
-    relabel = [_relabelling(own, classes) for own in _enough(given[:count], count, classes, seed)]
-    train, test = (spread(dataset, part, count, seed) for part in ("train", "test"))
-    return [Cluster(train[k], test[k], change_y=relabel[k].__getitem__) for k in range(count)]
+    every = _enough(given[:count], count, classes, request.seed)
+    divide = partial(_same_of_each, labels) if request.authors else partial(spread, dataset)
+    train, test = (divide(part, count, request.seed) for part in ("train", "test"))
+    return [_swapped(train[k], test[k], every[k], classes) for k in range(count)]
+
+
+def _swapped(train: Array, test: Array, own: Swaps, classes: int) -> Cluster:
+    about = ", ".join(f"{a}↔{b}" for a, b in own) or "no swaps"
+    return Cluster(train, test, change_y=_relabelling(own, classes).__getitem__, about=about)
+
+
+def _same_of_each(labels: Labels, part: Part, clusters: int, seed: int) -> list[Array]:
+    """Divide points as the authors do: the same number of each class to each cluster."""
+    each = min(AUTHORS_POINTS[part], int(labels.totals(part).min()) // clusters)
+    return labels.hand_out(part, np.full((clusters, labels.classes), each), seed)
 
 
 def _as_swaps(swaps: Iterable[Any]) -> tuple[Swaps, ...]:

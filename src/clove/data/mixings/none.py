@@ -6,12 +6,13 @@ import numpy as np
 
 from clove.data.dataset import Dataset
 from clove.data.mixings.cluster import Array, Cluster
+from clove.data.mixings.request import Request
 from clove.data.options import switch, whole_number
 from clove.errors import CloveError
 
 
 def none(
-    dataset: Dataset, seed: int, *, clusters: int | None = None, iid: bool = False
+    dataset: Dataset, request: Request, *, clusters: int | None = None, iid: bool = False
 ) -> list[Cluster]:
     """Make a cluster of each natural group, or of each class where the data set has no groups.
 
@@ -26,13 +27,13 @@ def none(
     if switch("iid", iid):
         return [_pool(dataset, wanted)]
     train, test = _groups(dataset)
-    names = np.unique(train)
+    names, kind = np.unique(train), "class" if dataset.group_train is None else "group"
     if wanted is not None and wanted > len(names):
         raise CloveError(
             f"clusters={wanted}, but data set {dataset.name!r} has {len(names)} groups"
         )
     return [
-        Cluster(np.flatnonzero(train == name), np.flatnonzero(test == name))
+        Cluster(np.flatnonzero(train == name), np.flatnonzero(test == name), about=f"{kind} {name}")
         for name in names[:wanted]
     ]
 
@@ -50,4 +51,5 @@ def _groups(dataset: Dataset) -> tuple[Array, Array]:
 def _pool(dataset: Dataset, clusters: int | None) -> Cluster:
     if clusters not in (None, 1):
         raise CloveError(f"iid=True makes one cluster, got clusters={clusters}")
-    return Cluster(np.arange(dataset.size("train")), np.arange(dataset.size("test")))
+    train, test = (np.arange(dataset.size(part)) for part in ("train", "test"))
+    return Cluster(train, test, about="everything")

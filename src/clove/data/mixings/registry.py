@@ -1,0 +1,72 @@
+"""The mixings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clove.data.mixings.cluster import Cluster, Holding
+from clove.data.mixings.concept_shift import concept_shift
+from clove.data.mixings.dominant_class import label_skew_4
+from clove.data.mixings.feature_skew import feature_skew
+from clove.data.mixings.label_skew import label_skew_1, label_skew_2, label_skew_3
+from clove.data.mixings.mixed import exchange, mixed
+from clove.data.mixings.none import none
+from clove.data.mixings.without_clusters import dirichlet, quantity_skew
+from clove.data.options import options_of
+from clove.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """A way to divide a data set into clusters, with the paper's amounts for it."""
+
+    clusters: Callable[..., list[Cluster]]
+    """`clusters(dataset, request, *, its own options)`."""
+    clients: int
+    """Clients of each cluster; all clients, where there are no true groups."""
+    points_per_client: int | None
+    """None: as many as fall to the client."""
+    grouped: bool = True
+    """Whether clusters are true groups. If not, the one cluster is all clients."""
+    variants: bool = True
+    """Whether it is one of the paper, which the authors' code does in its own way."""
+    exchange: Callable[..., list[Holding]] | None = None
+    """What clients do with their points in the end: `exchange(holdings, clusters, seed, options)`,
+    the same for training and test points."""
+
+
+MIXINGS: Mapping[str, Mixing] = {
+    "none": Mixing(none, 5, 1000),
+    "label-skew-1": Mixing(label_skew_1, 5, 500),
+    "label-skew-2": Mixing(label_skew_2, 5, 500),
+    "label-skew-3": Mixing(label_skew_3, 5, 500),
+    "label-skew-4": Mixing(label_skew_4, 5, 500),
+    "feature-skew": Mixing(feature_skew, 10, 500),
+    "concept-shift": Mixing(concept_shift, 5, 1000),
+    "dirichlet": Mixing(dirichlet, 25, None, grouped=False, variants=False),
+    "quantity-skew": Mixing(quantity_skew, 25, None, grouped=False, variants=False),
+    "mixed": Mixing(mixed, 5, 500, variants=False, exchange=exchange),
+}
+
+
+def mixing_options(name: str) -> dict[str, Any]:
+    """Return the options of a mixing and their defaults.
+
+    A default of None depends on the data or the other options. A data set may have its own
+    defaults for `clients_per_cluster` and `points_per_client`; they go before these.
+    """
+    if name not in MIXINGS:
+        raise unknown_name("mixing", name, MIXINGS)
+    mixing = MIXINGS[name]
+    own = options_of(mixing.clusters)
+    clusters = {"clusters": own.pop("clusters")} if mixing.grouped else {}
+    return {
+        **clusters,
+        ("clients_per_cluster" if mixing.grouped else "total_clients"): mixing.clients,
+        "points_per_client": mixing.points_per_client,
+        "test_points_per_client": None,
+        **own,
+        **({"variant": "paper"} if mixing.variants else {}),
+    }
