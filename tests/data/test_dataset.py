@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clove.data import DATASETS, Dataset, dataset_options, load_dataset
+from clove.data import CARDS, DATASETS, Dataset, dataset_options, load_dataset
 from clove.errors import CloveError
 
 from .synthetic import numbered
@@ -15,6 +15,15 @@ def test_scaled_features_are_float32_between_nought_and_one() -> None:
     scaled = dataset.scaled(x)
     assert scaled.dtype == np.float32
     assert scaled.tolist() == [[0, 0.5, 1]]
+
+
+def test_channels_are_standardised_after_scaling() -> None:
+    dataset = numbered(scale=10, mean=(0.5, 0.0), std=(0.25, 2.0))
+    x = np.array([[[[5, 10]], [[0, 10]]]], np.uint8)
+    scaled = dataset.scaled(x)
+    assert scaled.dtype == np.float32
+    np.testing.assert_allclose(scaled, [[[[0, 2]], [[0, 0.5]]]])
+    assert x.max() == 10
 
 
 def test_features_without_a_scale_keep_their_type() -> None:
@@ -82,7 +91,9 @@ def test_an_unknown_option_is_named_with_the_known_ones() -> None:
 
 
 def test_options_are_listed_with_their_defaults() -> None:
-    assert set(DATASETS) >= {"digits", "linear", "mnist", "fmnist"}
+    assert set(DATASETS) == set(CARDS)
+    assert set(DATASETS) >= {"digits", "linear", "mnist", "fmnist", "cifar10", "femnist"}
+    assert set(DATASETS) >= {"amazon", "agnews", "mnist-writers"}
     assert dataset_options("digits") == {}
     assert dataset_options("linear") == {
         "clusters": 5,

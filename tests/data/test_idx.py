@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from clove.data.idx import read_idx
+from clove.data.idx import INTEGER, idx_md5, read_idx
 from clove.errors import CloveError
 
 
@@ -56,6 +57,26 @@ def test_damaged_files_are_named_with_what_was_expected(
     with pytest.raises(CloveError, match=message) as caught:
         read_idx(path, axes=3)
     assert str(path) in str(caught.value)
+
+
+def test_integers_are_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "labels-idx2-int.gz"
+    path.write_bytes(
+        gzip.compress(struct.pack(">4B2I6i", 0, 0, 12, 2, 2, 3, 5, -1, 2, 70_000, 0, 9))
+    )
+    table = read_idx(path, axes=2, code=INTEGER)
+    assert table.tolist() == [[5, -1, 2], [70_000, 0, 9]]
+    with pytest.raises(CloveError, match="no idx file of bytes with 2 axes"):
+        read_idx(path, axes=2)
+    path.write_bytes(struct.pack(">4B2I5i2B", 0, 0, 12, 2, 2, 3, 5, 1, 2, 3, 4, 1, 1))
+    with pytest.raises(CloveError, match=r"2 × 3 = 6 values, found 5\.5"):
+        read_idx(path, axes=2, code=INTEGER)
+
+
+def test_the_sum_of_an_array_is_that_of_its_idx_file() -> None:
+    expected = hashlib.md5(idx_bytes(SAMPLE)).hexdigest()
+    assert idx_md5(SAMPLE) == expected
+    assert idx_md5(np.asfortranarray(SAMPLE)) == expected
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

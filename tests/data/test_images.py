@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from clove.errors import CloveError
 from clove.folders import cache_folder
 
 from .test_idx import idx_bytes
+
+IDX_NAMES = images_module.IDX_FILES
 
 
 def small(fill: int = 1) -> dict[str, np.ndarray]:
@@ -77,9 +80,10 @@ def test_a_systems_own_copy_is_found_last(
 ) -> None:
     system = tmp_path / "system"
     write_idx(system, fill=9, zipped=True)
-    spec = images_module.FMNIST
-    fields = (spec.name, spec.torchvision_folder, spec.licence, spec.citation, spec.description)
-    monkeypatch.setattr(images_module, "FMNIST", images_module.ImageSet(*fields, system))
+    *others, form = images_module.FMNIST.forms
+    assert form.system_folders == (Path("/usr/share/datasets/fashion-mnist"),)
+    forms = (*others, replace(form, system_folders=(system,)))
+    monkeypatch.setattr(images_module, "FMNIST", replace(images_module.FMNIST, forms=forms))
     assert fill_of(load_dataset("fmnist")) == 9
     np.savez(no_places / "fmnist.npz", **small(2))
     assert fill_of(load_dataset("fmnist")) == 2

@@ -1,18 +1,55 @@
 """Data sets, mixings (how clients come to differ) and one's own data as clients."""
 
+from clove.data.card import DataCard
 from clove.data.client_data import ClientData, check_clients, holdout
 from clove.data.dataset import Dataset
-from clove.data.datasets import DATASETS, dataset_options, load_dataset
-from clove.data.mixings import MIXINGS, MixedClients, mix, mixing_options
+from clove.data.datasets import (
+    CARDS,
+    DATASETS,
+    dataset_card,
+    dataset_options,
+    load_dataset,
+)
+from clove.data.fetch import fetch_dataset
+from clove.data.mixings import (
+    MIXINGS,
+    LabelCounts,
+    MixedClients,
+    describe,
+    mix,
+    mixing_options,
+)
+from clove.data.own import (
+    clients_from_folder,
+    clients_from_hugging_face,
+    clients_from_path,
+    clients_from_table,
+)
+from clove.data.status import Check, CheckReport, DataStatus, check_dataset, data_status
 
 __all__ = [
+    "CARDS",
     "DATASETS",
     "MIXINGS",
+    "Check",
+    "CheckReport",
     "ClientData",
+    "DataCard",
+    "DataStatus",
     "Dataset",
+    "LabelCounts",
     "MixedClients",
     "check_clients",
+    "check_dataset",
+    "clients_from_folder",
+    "clients_from_hugging_face",
+    "clients_from_path",
+    "clients_from_table",
+    "data_status",
+    "dataset_card",
     "dataset_options",
+    "describe",
+    "fetch_dataset",
     "holdout",
     "load_dataset",
     "mix",

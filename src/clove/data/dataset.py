@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clove.data.card import DataCard
 from clove.data.client_data import Points
+from clove.data.rows import Rows
 from clove.errors import CloveError
 
 Array = NDArray[Any]
@@ -23,7 +25,7 @@ class Dataset:
     ----------
     name : str
         The name it is loaded by.
-    x_train, x_test : array
+    x_train, x_test : array or Rows
         Features, first axis the points. Images are `[points, channels, height, width]`, uint8.
     y_train, y_test : array or None
         Labels: class numbers from 0 as int64, or for regression float32 `[points, outputs]`.
@@ -35,6 +37,10 @@ class Dataset:
         The natural group of each point, where the data set has groups other than its classes.
     scale : int, optional
         What to divide features by to bring them into [0, 1]; None: they are handed out as they are.
+    mean, std : tuple of float, optional
+        For each channel, what to subtract after that, and what to divide by then.
+    tokens : int, optional
+        For texts, how many different token ids there may be.
     clients_per_cluster, points_per_client : int, optional
         Defaults for data sets that are too small for those of the mixings.
     truth : array, optional
@@ -45,21 +51,30 @@ class Dataset:
     """
 
     name: str
-    x_train: Array
+    x_train: Array | Rows
     y_train: Array | None
-    x_test: Array
+    x_test: Array | Rows
     y_test: Array | None
     kind: Literal["classification", "regression"] = "classification"
     classes: int | None = None
     group_train: Array | None = None
     group_test: Array | None = None
     scale: int | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    tokens: int | None = None
     clients_per_cluster: int | None = None
     points_per_client: int | None = None
     truth: Array | None = None
     licence: str = ""
     citation: str = ""
     description: str = ""
+
+    @classmethod
+    def of(cls, card: DataCard, **fields: Any) -> Dataset:
+        """Make a data set with what its card says, and what was loaded."""
+        words = ("name", "classes", "licence", "citation", "description")
+        return cls(**{**{word: getattr(card, word) for word in words}, **fields})
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -108,10 +123,17 @@ class Dataset:
         return x[indices], None if y is None else y[indices]
 
     def scaled(self, x: Array) -> Array:
-        """Return stored features as clients get them: float32 in [0, 1] where there is a scale."""
+        """Return stored features as clients get them: float32 in [0, 1] where there is a scale.
+
+        Where there is a mean too, each channel is standardised after that.
+        """
         if self.scale is None:
             return np.ascontiguousarray(x)
-        return np.divide(x, np.float32(self.scale), dtype=np.float32, order="C")
+        scaled = np.divide(x, np.float32(self.scale), dtype=np.float32, order="C")
+        if self.mean is not None and self.std is not None:
+            scaled -= _per_channel(self.mean)
+            scaled /= _per_channel(self.std)
+        return scaled
 
     def _check_lengths(self, part: Part) -> None:
         group = self.group_train if part == "train" else self.group_test
@@ -132,3 +154,7 @@ class Dataset:
                 f"data set {self.name!r}: {part} labels run from {low} to {high}, "
                 f"expected 0 to {self.classes - 1}"
             )
+
+
+def _per_channel(values: tuple[float, ...]) -> Array:
+    return np.array(values, np.float32).reshape(-1, 1, 1)

@@ -6,22 +6,49 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clove.data.agnews import AGNEWS, agnews
+from clove.data.amazon import AMAZON, amazon
+from clove.data.card import DataCard
+from clove.data.cifar10 import CIFAR10, cifar10
 from clove.data.dataset import Dataset
-from clove.data.digits import digits
-from clove.data.images import fmnist, mnist
-from clove.data.linear import linear
+from clove.data.digits import DIGITS, digits
+from clove.data.femnist import FEMNIST, femnist
+from clove.data.images import FMNIST, MNIST, fmnist, mnist
+from clove.data.linear import LINEAR, linear
 from clove.data.options import check_options, options_of
+from clove.data.writers import MNIST_WRITERS, mnist_writers
 from clove.errors import unknown_name
 
 Loader = Callable[..., Dataset]
 """`loader(data_dir, seed, *, its own options)`."""
 
 DATASETS: Mapping[str, Loader] = {
+    "agnews": agnews,
+    "amazon": amazon,
+    "cifar10": cifar10,
     "digits": digits,
+    "femnist": femnist,
     "fmnist": fmnist,
     "linear": linear,
     "mnist": mnist,
+    "mnist-writers": mnist_writers,
 }
+
+CARDS: Mapping[str, DataCard] = {
+    card.name: card
+    for card in (
+        AGNEWS,
+        AMAZON,
+        CIFAR10,
+        DIGITS,
+        FEMNIST,
+        FMNIST,
+        LINEAR,
+        MNIST,
+        MNIST_WRITERS,
+    )
+}
+"""What each loader declares about its data set, by the same names."""
 
 
 def load_dataset(
@@ -36,7 +63,7 @@ def load_dataset(
     data_dir : path, optional
         Folder to search first; then $CLOVE_DATA and the user's cache folder are searched.
     seed : int
-        Seed of data sets that are drawn on the spot; the others do not depend on it.
+        Seed of what is drawn: data on the spot, or which writers; the rest does not depend on it.
     **options
         The data set's own options, see `dataset_options`; None stands for the default.
     """
@@ -48,6 +75,11 @@ def load_dataset(
 
 def dataset_options(name: str) -> dict[str, Any]:
     """Return a data set's own options and their defaults."""
-    if name not in DATASETS:
-        raise unknown_name("data set", name, DATASETS)
-    return options_of(DATASETS[name])
+    return options_of(DATASETS[dataset_card(name).name])
+
+
+def dataset_card(name: str) -> DataCard:
+    """Return what is known about a data set: facts, forms it comes in, where to get it."""
+    if name not in CARDS:
+        raise unknown_name("data set", name, CARDS)
+    return CARDS[name]

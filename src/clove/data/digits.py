@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from clove.data.card import DataCard
 from clove.data.dataset import Dataset
 from clove.data.division import deal
 from clove.seeds import stream
@@ -14,6 +15,22 @@ from clove.seeds import stream
 # once and for all (not by a run's seed), so that results on it can be compared.
 SPLIT_SEED = 0
 TEST_PART = 5
+
+
+DIGITS = DataCard(
+    name="digits",
+    description="Handwritten digits, 1,797 images of 8 × 8 pixels, 10 classes",
+    licence="CC BY 4.0",
+    citation=(
+        "E. Alpaydin and C. Kaynak, Optical recognition of handwritten digits, "
+        "UCI Machine Learning Repository, 1998"
+    ),
+    shape=(1, 8, 8),
+    classes=10,
+    train=1437,
+    test=360,
+    by_hand="comes with scikit-learn",
+)
 
 
 def digits(data_dir: Path | None, seed: int) -> Dataset:
@@ -26,20 +43,13 @@ def digits(data_dir: Path | None, seed: int) -> Dataset:
     y = labels.astype(np.int64)
     hands = deal(len(y), TEST_PART, stream(SPLIT_SEED, "digits/split"), labels=y)
     test, train = np.sort(hands[0]), np.sort(np.concatenate(hands[1:]))
-    return Dataset(
-        name="digits",
+    return Dataset.of(
+        DIGITS,
         x_train=x[train],
         y_train=y[train],
         x_test=x[test],
         y_test=y[test],
-        classes=10,
         scale=16,
         clients_per_cluster=5,
         points_per_client=50,
-        licence="CC BY 4.0",
-        citation=(
-            "E. Alpaydin and C. Kaynak, Optical recognition of handwritten digits, "
-            "UCI Machine Learning Repository, 1998"
-        ),
-        description="Handwritten digits, 1,797 images of 8 × 8 pixels, 10 classes",
     )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from clove.data.card import Array, Arrays, Chunks, DataCard, Form, Parts, remote_files
 from clove.data.dataset import Dataset
+from clove.data.decoded import decoded
 from clove.data.idx import read_idx
-from clove.data.places import data_folders
+from clove.data.npz import read_npz
+from clove.data.sources import locate
 from clove.errors import CloveError
-
-Array = NDArray[Any]
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 IDX_FILES = {
@@ -26,135 +25,27 @@ IDX_FILES = {
 IMAGE_SHAPE = (28, 28)
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """What sets one of these data sets apart from the other: both share a format."""
-
-    name: str
-    torchvision_folder: str
-    licence: str
-    citation: str
-    description: str
-    system_folder: Path | None = None
-    """Where an operating system's package puts the idx files."""
+def read_npz_file(parts: Parts) -> Chunks:
+    """Read the arrays of one npz file."""
+    return _checked(read_npz(parts["npz"], ARRAYS), parts["npz"])
 
 
-MNIST = ImageSet(
-    name="mnist",
-    torchvision_folder="MNIST",
-    licence="none stated; cite it",
-    citation=(
-        "Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based learning applied to "
-        "document recognition, Proceedings of the IEEE, 1998"
-    ),
-    description="Handwritten digits, 70,000 images of 28 × 28 pixels, 10 classes",
-)
-FMNIST = ImageSet(
-    name="fmnist",
-    torchvision_folder="FashionMNIST",
-    licence="MIT",
-    citation=(
-        "H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking "
-        "machine learning algorithms, arXiv:1708.07747, 2017"
-    ),
-    description="Fashion-MNIST: articles of clothing, 70,000 images of 28 × 28 pixels, 10 classes",
-    system_folder=Path("/usr/share/datasets/fashion-mnist"),
-)
-
-
-def mnist(data_dir: Path | None, seed: int) -> Dataset:
-    """Load MNIST with its official split."""
-    return load_images(MNIST, data_dir)
-
-
-def fmnist(data_dir: Path | None, seed: int) -> Dataset:
-    """Load Fashion-MNIST with its official split."""
-    return load_images(FMNIST, data_dir)
-
-
-def load_images(spec: ImageSet, data_dir: Path | None) -> Dataset:
-    """Load a data set from the first place that holds all of it."""
-    places = _places(spec, data_dir)
-    for place in places:
-        if arrays := _read(place):
-            return _dataset(spec, arrays, place)
-    raise CloveError(
-        f"data set {spec.name!r} was not found. Put {spec.name}.npz (arrays {', '.join(ARRAYS)}) "
-        f"or the four idx files {', '.join(IDX_FILES.values())} (each may end in .gz) in one of "
-        "these places, or name another folder with data_dir or $CLOVE_DATA:\n"
-        + "\n".join(f"  {place}{_lacks(place)}" for place in places)
+def read_idx_files(parts: Parts) -> Chunks:
+    """Read the four idx files."""
+    return _checked(
+        {name: read_idx(path, axes=3 if name[0] == "x" else 1) for name, path in parts.items()},
+        parts["x_train"].parent,
     )
 
 
-def _places(spec: ImageSet, data_dir: Path | None) -> list[Path]:
-    """Return the npz files and the folders of idx files to try, in order."""
-    file, own, torchvision = f"{spec.name}.npz", spec.name, spec.torchvision_folder
-    inside = (file, f"{own}/{file}", own, f"{own}/raw", torchvision, f"{torchvision}/raw")
-    places = [folder / place for folder in data_folders(data_dir) for place in inside]
-    # The system's folder comes last: what the user put somewhere goes before it.
-    return places if spec.system_folder is None else [*places, spec.system_folder]
-
-
-def _read(place: Path) -> dict[str, Array] | None:
-    """Read the arrays at a place, if they are all there."""
-    if place.suffix == ".npz":
-        return _read_npz(place) if place.is_file() else None
-    files = _idx_files(place)
-    return _read_idx_files(files) if len(files) == len(IDX_FILES) else None
-
-
-def _idx_files(folder: Path) -> dict[str, Path]:
-    """Return the idx files a folder holds, by the array in them; a plain file before a gzipped."""
-    return {
-        name: folder / (stem + ending)
-        for ending in (".gz", "")
-        for name, stem in IDX_FILES.items()
-        if (folder / (stem + ending)).is_file()
-    }
-
-
-def _lacks(place: Path) -> str:
-    """Say what is missing where only some of the idx files are."""
-    found = _idx_files(place)
-    missing = [stem for name, stem in IDX_FILES.items() if name not in found]
-    return f" (lacks {', '.join(missing)})" if found else ""
-
-
-def _read_npz(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ARRAYS if name in file.files}
-    # A damaged file makes numpy, zipfile, zlib or even Python's tokenizer fail, each in its way.
-    except Exception as error:
-        raise CloveError(f"{path} is damaged or no npz file: {error}") from error
-    if missing := [name for name in ARRAYS if name not in arrays]:
-        raise CloveError(f"{path} lacks arrays: {', '.join(missing)}")
-    return arrays
-
-
-def _read_idx_files(files: dict[str, Path]) -> dict[str, Array]:
-    return {
-        name: read_idx(path, axes=3 if name.startswith("x") else 1) for name, path in files.items()
-    }
-
-
-def _dataset(spec: ImageSet, arrays: dict[str, Array], source: Path) -> Dataset:
-    for name in ("x_train", "x_test"):
-        _check_images(arrays[name], f"{source}: {name}")
-    for name in ("y_train", "y_test"):
-        _check_labels(arrays[name], f"{source}: {name}")
-    return Dataset(
-        name=spec.name,
-        x_train=arrays["x_train"][:, None],
-        y_train=arrays["y_train"].astype(np.int64),
-        x_test=arrays["x_test"][:, None],
-        y_test=arrays["y_test"].astype(np.int64),
-        classes=10,
-        scale=255,
-        licence=spec.licence,
-        citation=spec.citation,
-        description=spec.description,
-    )
+def _checked(arrays: Arrays, source: Path) -> Chunks:
+    for name, array in arrays.items():
+        check = _check_images if name[0] == "x" else _check_labels
+        check(array, f"{source}: {name}")
+    return [
+        (name, array[:, None] if name[0] == "x" else array.astype(np.int64))
+        for name, array in arrays.items()
+    ]
 
 
 def _check_images(x: Array, what: str) -> None:
@@ -167,3 +58,118 @@ def _check_images(x: Array, what: str) -> None:
 def _check_labels(y: Array, what: str) -> None:
     if y.dtype.kind not in "iu" or y.ndim != 1:
         raise CloveError(f"{what} is {y.dtype} of shape {y.shape}, expected one integer per point")
+
+
+def _forms(name: str, torchvision: str, *system: Path) -> tuple[Form, ...]:
+    return (
+        Form(
+            words=f"{name}.npz (arrays {', '.join(ARRAYS)})",
+            parts={"npz": (f"{name}.npz",)},
+            folders=("", name),
+            decode=read_npz_file,
+        ),
+        Form(
+            words=f"the four idx files {', '.join(IDX_FILES.values())} (each may end in .gz)",
+            parts={array: (file, f"{file}.gz") for array, file in IDX_FILES.items()},
+            folders=(name, f"{name}/raw", torchvision, f"{torchvision}/raw"),
+            decode=read_idx_files,
+            system_folders=system,
+        ),
+    )
+
+
+def _card(
+    name: str,
+    torchvision: str,
+    gzipped: tuple[str, ...],
+    plain: tuple[str, ...],
+    mirrors: tuple[str, ...],
+    system: tuple[Path, ...] = (),
+    **words: Any,
+) -> DataCard:
+    """Declare one of these data sets; MD5 sums are of the gzipped and the plain idx files."""
+    files = IDX_FILES.values()
+    packed = {f"{file}.gz": md5 for file, md5 in zip(files, gzipped, strict=True)}
+    return DataCard(
+        name=name,
+        shape=(1, *IMAGE_SHAPE),
+        classes=10,
+        train=60_000,
+        test=10_000,
+        forms=_forms(name, torchvision, *system),
+        files=remote_files(packed, *mirrors),
+        checksums={**packed, **dict(zip(files, plain, strict=True))},
+        contents=dict(zip(IDX_FILES, plain, strict=True)),
+        **words,
+    )
+
+
+MNIST = _card(
+    name="mnist",
+    torchvision="MNIST",
+    description="Handwritten digits, 70,000 images of 28 × 28 pixels, 10 classes",
+    licence="none stated; cite it",
+    citation=(
+        "Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based learning applied to "
+        "document recognition, Proceedings of the IEEE, 1998"
+    ),
+    gzipped=(
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    plain=(
+        "6bbc9ace898e44ae57da46a324031adb",
+        "a25bea736e30d166cdddb491f175f624",
+        "2646ac647ad5339dbf082846283269ea",
+        "27ae3e4e09519cfbb04c329615203637",
+    ),
+    mirrors=(
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
+)
+FMNIST = _card(
+    name="fmnist",
+    torchvision="FashionMNIST",
+    description="Fashion-MNIST: articles of clothing, 70,000 images of 28 × 28 pixels, 10 classes",
+    licence="MIT",
+    citation=(
+        "H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking "
+        "machine learning algorithms, arXiv:1708.07747, 2017"
+    ),
+    gzipped=(
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    plain=(
+        "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "9018921c3c673c538a1fc5bad174d6f9",
+        "8181f5470baa50b63fa0f6fddb340f0a",
+        "15d484375f8d13e6eb1aabb0c3f46965",
+    ),
+    mirrors=(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+    ),
+    # Debian's package dataset-fashion-mnist.
+    system=(Path("/usr/share/datasets/fashion-mnist"),),
+)
+
+
+def mnist(data_dir: Path | None, seed: int) -> Dataset:
+    """Load MNIST with its official split."""
+    return _load(MNIST, data_dir)
+
+
+def fmnist(data_dir: Path | None, seed: int) -> Dataset:
+    """Load Fashion-MNIST with its official split."""
+    return _load(FMNIST, data_dir)
+
+
+def _load(card: DataCard, data_dir: Path | None) -> Dataset:
+    return Dataset.of(card, scale=255, **decoded(locate(card, data_dir)))

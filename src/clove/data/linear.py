@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clove.data.card import DataCard
 from clove.data.dataset import Dataset
 from clove.data.options import real_number, whole_number
 from clove.errors import CloveError
@@ -21,6 +22,18 @@ FARTHEST = 5  # the paper's range of distances between true parameters is [separ
 TRIES = 10_000
 # Points at exactly the least distance would fall on either side of it by rounding.
 MARGIN = 1 + 1e-9
+
+LINEAR = DataCard(
+    name="linear",
+    description="Mixed linear regression, 5 clusters in 20 dimensions unless asked for others",
+    licence="none needed: drawn on the spot",
+    citation="the mixed linear regression of the CLoVE paper",
+    shape=(20,),
+    classes=None,
+    train=25_000,
+    test=6_250,
+    by_hand="drawn on the spot",
+)
 
 
 def linear(
@@ -105,8 +118,8 @@ def _dataset(x: Array, y: Array, truth: Array) -> Dataset:
     # Points are independent draws, so any split is a random one; at least one point on each side.
     cut = min(max(round(TRAIN_SHARE * points), 1), points - 1)
     group = np.arange(clusters)
-    return Dataset(
-        name="linear",
+    return Dataset.of(
+        LINEAR,
         x_train=x[:, :cut].reshape(-1, dimension),
         y_train=y[:, :cut].reshape(-1, 1),
         x_test=x[:, cut:].reshape(-1, dimension),
@@ -115,7 +128,5 @@ def _dataset(x: Array, y: Array, truth: Array) -> Dataset:
         group_test=group.repeat(points - cut),
         kind="regression",
         truth=truth,
-        licence="none needed: drawn on the spot",
-        citation="the mixed linear regression of the CLoVE paper",
         description=f"Mixed linear regression, {clusters} clusters in {dimension} dimensions",
     )
