@@ -1,9 +1,14 @@
-"""Every command and every Python block of the documents is run here, as a reader would run it."""
+"""Every command and every Python block of the documents is run here, as a reader would run it.
+
+Blocks run in the order they stand in, in one folder; one that starts with a file name is saved.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,44 +21,49 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(document: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.M | re.S)
-
-
-def commands(document: Path) -> list[str]:
-    lines = [line for block in blocks(document, "console") for line in block.splitlines()]
-    return [line[2:].partition(" #")[0].strip() for line in lines if line.startswith("$ ")]
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each block that a reader would run."""
+    return re.findall(r"^```(console|python)\n(.*?)^```", document.read_text(), re.M | re.S)
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Run in a folder of one's own, and forget methods and modules that a document adds."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    methods, modules = set(ALGORITHMS), set(sys.modules)
+    yield tmp_path
+    for name in set(ALGORITHMS) - methods:
+        del ALGORITHMS[name]
+    for file in tmp_path.glob("*.py"):
+        if file.stem not in modules:
+            sys.modules.pop(file.stem, None)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_command_of_a_document_works(document: Path, elsewhere: Path) -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
-    for command in commands(document):
-        words = shlex.split(command)
-        if words[0] == "make":
-            assert words[1] in targets
-            continue
-        assert words[0] == "clove"
-        outcome = CliRunner().invoke(app, words[1:])
-        assert outcome.exit_code == 0, f"{command}\n{outcome.output}"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_the_python_of_a_document_runs_from_top_to_bottom(document: Path, elsewhere: Path) -> None:
-    known = set(ALGORITHMS)
+def test_a_document_works_from_top_to_bottom(document: Path, elsewhere: Path) -> None:
     names: dict[str, object] = {"__name__": "reader"}
-    try:
-        for block in blocks(document, "python"):
-            exec(compile(block, str(document), "exec"), names)
-    finally:
-        for name in set(ALGORITHMS) - known:
-            del ALGORITHMS[name]
+    for language, text in blocks(document):
+        file = re.match(r"# (\w+\.py)\n", text)
+        if file:
+            (elsewhere / file[1]).write_text(text)
+        elif language == "python":
+            exec(compile(text, str(document), "exec"), names)
+        else:
+            for line in text.splitlines():
+                type_in(line)
+
+
+def type_in(line: str) -> None:
+    """Do as the reader of a console block does: run what stands after the prompt."""
+    if not line.startswith("$ "):
+        return
+    program, *words = shlex.split(line[2:].partition(" #")[0])
+    if program == "make":
+        assert words[0] in re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+        return
+    assert program == "clove"
+    outcome = CliRunner().invoke(app, words)
+    assert outcome.exit_code == 0, f"{line}\n{outcome.output}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

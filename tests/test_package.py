@@ -94,7 +94,7 @@ def parts(room: str) -> set[str]:
 COMMON = {"clove.errors", "clove.seeds", "clove.folders"}
 WALLS = {
     "clustering": {"numpy", "scipy", "sklearn", "clove.errors"},
-    "data": {"numpy", "sklearn", *COMMON},
+    "data": {"numpy", "scipy", "sklearn", "pandas", "PIL", *COMMON},
     "tasks": {"torch", "clove.errors"},
     "federation": {"numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"},
     "algorithms": {"numpy", "clove.clustering", "clove.federation", "clove.errors", "clove.seeds"},

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import tomllib
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from clove.errors import CloveError, CloveWarning
+from clove import data_cli
+from clove.terminal import err, out, pair, plain_words
 
 if TYPE_CHECKING:
     from clove.report.live import Live
@@ -25,8 +24,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-out = Console()
-err = Console(stderr=True)
+app.add_typer(data_cli.app, name="data")
 
 SettingsFile = Annotated[
     Path | None, typer.Argument(help="A settings file, such as a run folder's settings.toml.")
@@ -37,6 +35,10 @@ Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Engine = Annotated[str | None, typer.Option(help="auto, sequential or vectorized.")]
+OwnClients = Annotated[
+    str | None,
+    typer.Option(help="Your own clients: a folder with a file each, or one table."),
+]
 DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to write to (default: a new one in runs/).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
@@ -75,6 +77,7 @@ def run(
     device: Device = None,
     engine: Engine = None,
     data_dir: DataDir = None,
+    clients: OwnClients = None,
     out_folder: Annotated[Path | None, typer.Option("--out", help="Folder for the run.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -89,12 +92,12 @@ def run(
 
         named = _named(settings, set_, given)
         chosen = from_names(**named)
-        clients = gather_clients(chosen)
+        gathered = gather_clients(chosen)
         home = out_folder or free_folder(
             f"{chosen.dataset}-{chosen.mixing}-{chosen.algorithm}-seed{chosen.seed}"
         )
         with resumable(home):
-            result = run_settings(chosen, clients, home, live.watch(chosen.algorithm, chosen.seed))
+            result = run_settings(chosen, gathered, home, live.watch(chosen.algorithm, chosen.seed))
     _show([result.summary()], home, as_json)
 
 
@@ -110,6 +113,7 @@ def compare(
     device: Device = None,
     engine: Engine = None,
     data_dir: DataDir = None,
+    clients: OwnClients = None,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the comparison.")
     ] = None,
@@ -125,8 +129,9 @@ def compare(
 
         named = _named(settings, set_, given)
         named.pop("algorithm", None)
-        name = f"compare-{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
-        home = out_folder or free_folder(name)
+        what = f"{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
+        what = "own-clients" if named.get("clients") else what
+        home = out_folder or free_folder(f"compare-{what}")
         with resumable(home):
             comparison = run_comparison(methods, seeds=seeds, out=home, watch=live.update, **named)
     _show(comparison.summaries, home, as_json, several=True)
@@ -188,25 +193,24 @@ def options(
 
 def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return settings by name: from the file, then from --set, then from the options."""
-    names = (*("dataset", "mixing", "algorithm", "rounds", "seed", "device", "engine", "data_dir"),)
+    names = (
+        *(
+            "dataset",
+            "mixing",
+            "algorithm",
+            "rounds",
+            "seed",
+            "device",
+            "engine",
+            "data_dir",
+            "clients",
+        ),
+    )
     from clove.runs.settings import read_settings
 
     settings = {} if file is None else read_settings(file)
-    settings |= dict(_pair(text) for text in pairs or [])
+    settings |= dict(pair(text) for text in pairs or [])
     return settings | {n: given[n] for n in names if given.get(n) is not None}
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """Read KEY=VALUE; the value as TOML where it is, else as text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise CloveError(f"--set takes KEY=VALUE, not {text!r}")
-    if value in ("True", "False"):  # as Python writes them
-        value = value.lower()
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value
 
 
 def free_folder(name: str) -> Path:
@@ -261,34 +265,6 @@ def resumable(home: Path) -> Iterator[None]:
         if any((home / name).is_file() for name in ("settings.toml", "comparison.json")):
             err.print(f"stopped. Continue with: clove resume {escape(str(home))}", soft_wrap=True)
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def plain_words() -> Iterator[None]:
-    """Show errors and warnings as one line each, without a traceback."""
-    show: Callable[..., None] = warnings.showwarning
-
-    def plain(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if issubclass(category, CloveWarning):
-            err.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
-        else:
-            show(message, category, filename, lineno, file, line)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", CloveWarning)
-        warnings.showwarning = plain
-        try:
-            yield
-        except CloveError as error:
-            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-            raise typer.Exit(1) from None
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def relabelled(train, test=None):
     yt = yt if test is None else np.full(len(xt), test)
     if y.dtype.kind == "f":
         yt = yt.astype(float)
-    return [*clients[:1], ClientData((x, y), (xt, yt))]
+    return [*clients[:1], ClientData((x, y), (xt, yt), name="the other")]
 
 
 def test_classification_needs_labels(engine_type):
@@ -62,7 +62,7 @@ def test_reconstruction_needs_none(engine_type):
 def test_labels_must_be_outputs_of_the_network(engine_type, train, test, span):
     message = refused(engine_type, relabelled(train, test))
     assert f"labels run from {span}, but the network has 3 outputs" in message
-    assert "whole labels 0 to 2" in message
+    assert "whole labels 0 to 2: see client 1 (the other)" in message
 
 
 def test_labels_must_be_whole_numbers(engine_type):

@@ -86,7 +86,7 @@ def test_missing_test_data_are_held_out() -> None:
 
 def test_clients_and_a_data_set_are_not_given_together(tmp_path: Path) -> None:
     clients = own_clients()
-    for other in ({"dataset": "digits"}, {"mixing": "none"}):
+    for other in ({"dataset": "digits"}, {"mixing": "label-skew-1"}):
         with pytest.raises(CloveError, match="either your own clients or a dataset"):
             clove.run(clients=clients, **other)
         with pytest.raises(CloveError, match="either your own clients or a dataset"):
@@ -136,6 +136,8 @@ def test_images_that_are_large_enough_get_the_papers_network(
     images = Dataset("images", x_train=x, y_train=y, x_test=x, y_test=y, classes=2, scale=255)
     monkeypatch.setattr(build, "load_dataset", lambda *_, **__: images)
     assert gather_clients(from_names(dataset="mnist", mixing="none")).model == network
+    own = [clove.ClientData((x / 255, y))]
+    assert gather_clients(from_names(dataset="own-clients"), own).model == network
 
 
 def test_a_data_set_without_classes_is_not_classified() -> None:

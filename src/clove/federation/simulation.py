@@ -84,6 +84,7 @@ class Simulation(ABC):
         if not 0 <= stragglers < 1:
             raise CloveError(f"stragglers must be a share in [0, 1), not {stragglers}")
         self.task, self.seed = task, seed
+        self.names = [client.name for client in clients]
         self.device, self.dtype = torch.device(device), dtype
         self.stragglers = stragglers
         self.train_pool = Pool.of([client.train for client in clients], self.device, dtype)
@@ -133,15 +134,26 @@ class Simulation(ABC):
             raise CloveError(
                 f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
             ) from error
-        for labels in (self.train_pool.y, self.test_pool.y):
-            if self.task.correct is None or labels is None:
-                continue
-            low, high, logits = labels.min().item(), labels.max().item(), outputs.shape[-1]
-            if labels.is_floating_point() or low < 0 or high >= logits:
-                raise CloveError(
-                    f"labels run from {low} to {high}, but the network has {logits} outputs; "
-                    f"classification needs whole labels 0 to {logits - 1}"
-                )
+        if self.task.correct is not None:
+            for pool in (self.train_pool, self.test_pool):
+                self._check_labels(pool, outputs.shape[-1])
+
+    def _check_labels(self, pool: Pool, logits: int) -> None:
+        """Refuse labels that are no outputs of the network, and name the first client with some."""
+        labels = pool.y
+        if labels is None:
+            return
+        low, high = labels.min().item(), labels.max().item()
+        if not labels.is_floating_point() and low >= 0 and high < logits:
+            return
+        wrong = (labels < 0) | (labels >= logits) | (labels != labels.floor())
+        first = int(wrong.reshape(len(wrong), -1).any(1).nonzero()[0]) if wrong.any() else 0
+        client = int(np.searchsorted(pool.offsets, first, side="right")) - 1
+        name = "" if self.names[client] is None else f" ({self.names[client]})"
+        raise CloveError(
+            f"labels run from {low} to {high}, but the network has {logits} outputs; "
+            f"classification needs whole labels 0 to {logits - 1}: see client {client}{name}"
+        )
 
     # ------------------------------------------------------------------ what an engine provides
 

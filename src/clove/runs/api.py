@@ -16,14 +16,14 @@ from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
 from clove.runs.loop import Progress, Watcher, begin, run_rounds
 from clove.runs.made import settings_text
 from clove.runs.result import Result, finish
-from clove.runs.settings import OWN_CLIENTS, Settings, from_names, read_settings
+from clove.runs.settings import Settings, for_own_clients, from_names, read_settings
 from clove.runs.story import read_story, told
 from clove.tasks import Task
 
 
 def run(
     *,
-    clients: Sequence[ClientData] | None = None,
+    clients: Sequence[ClientData] | str | Path | None = None,
     task: Task | str | None = None,
     out: str | Path | None = None,
     watch: Watcher | None = None,
@@ -33,7 +33,8 @@ def run(
 
     Parameters
     ----------
-    clients : one's own clients; without them `dataset` and `mixing` make the clients.
+    clients : one's own clients, or the folder or table they are in (`clove.data.own`); without
+        them `dataset` and `mixing` make the clients.
     task : what to learn, e.g. `clove.classification(MyNet)`, or a task's name.
     out : a folder to write the run to; without it the run stays in memory (`result.save`).
     watch : called after every round with the run as far as it has come.
@@ -46,22 +47,28 @@ def run(
     >>> len(result.history)
     2
     """
-    settings, task = sorted_out(settings, clients, task)
+    settings, handed, task = sorted_out(settings, clients, task)
     chosen = from_names(**settings)
-    return run_settings(chosen, gather_clients(chosen, clients, task), out, watch)
+    return run_settings(chosen, gather_clients(chosen, handed, task), out, watch)
 
 
 def sorted_out(
-    settings: dict[str, Any], clients: Sequence[ClientData] | None, task: Task | str | None
-) -> tuple[dict[str, Any], Task | None]:
-    """Return the settings with what follows from one's own clients, and a task that is no name."""
+    settings: dict[str, Any],
+    clients: Sequence[ClientData] | str | Path | None,
+    task: Task | str | None,
+) -> tuple[dict[str, Any], Sequence[ClientData] | None, Task | None]:
+    """Return the settings with what follows from one's own clients, the clients, and the task.
+
+    Clients in files, and tasks by name, become settings.
+    """
     if isinstance(task, str):
         settings, task = {**settings, "task": task}, None
     if clients is None:
-        return settings, task
-    if "dataset" in settings or "mixing" in settings:
-        raise CloveError("give either your own clients or a dataset with a mixing, not both")
-    return {**settings, "dataset": OWN_CLIENTS, "mixing": "none"}, task
+        return settings, None, task
+    settings = for_own_clients(settings)
+    if isinstance(clients, str | Path):
+        return {**settings, "clients": str(clients)}, None, task
+    return settings, clients, task
 
 
 def run_settings(

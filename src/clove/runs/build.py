@@ -18,7 +18,9 @@ from clove.algorithms import Algorithm, Setup, find_algorithm
 from clove.data import (
     ClientData,
     Dataset,
+    MixedClients,
     check_clients,
+    clients_from_path,
     dataset_options,
     holdout,
     load_dataset,
@@ -32,6 +34,12 @@ from clove.federation.parameters import Indices, move
 from clove.runs.settings import OWN_CLIENTS, OWN_NETWORK, Settings
 from clove.tasks import TASKS, Task, named_task
 
+MODEL_FOR = {  # the paper's, where they do not follow from the shape
+    ("cifar10", "classification"): "cifar-cnn",
+    ("cifar10", "reconstruction"): "conv-autoencoder",
+    ("amazon", "classification"): "amazon-mlp",
+    ("agnews", "classification"): "text-cnn",
+}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -82,6 +90,8 @@ def gather_clients(
     """Return the clients of a data set and mixing, or a user's own."""
     if task is not None and settings.model not in ("auto", OWN_NETWORK):
         raise CloveError("give either a task with its network or model=, not both")
+    if settings.clients is not None:
+        own = clients_from_path(settings.clients, **settings.data)
     if own is not None:
         return _own_clients(settings, own, task)
     if settings.dataset == OWN_CLIENTS:
@@ -91,24 +101,11 @@ def gather_clients(
         )
     if settings.model == OWN_NETWORK and task is None:
         raise CloveError("this run has a network of your own: hand it over again with task=...")
-    known = dataset_options(settings.dataset)
-    dataset = load_dataset(
-        settings.dataset,
-        settings.data_dir,
-        settings.seed,
-        **{name: value for name, value in settings.data.items() if name in known},
-    )
-    known = mixing_options(settings.mixing)
-    mixed = mix(
-        dataset,
-        settings.mixing,
-        settings.seed,
-        **{name: value for name, value in settings.data.items() if name in known},
-    )
+    dataset, mixed = mixed_clients(settings)
     task, outputs = task or _task_for(settings, dataset), dataset.classes or 1
     return Clients(
         clients=mixed.clients,
-        groups=np.asarray(mixed.groups),
+        groups=mixed.groups,
         task=task.for_data(tuple(mixed.clients[0].train[0].shape[1:]), outputs),
         model=_network_name(task),
         outputs=outputs,
@@ -116,6 +113,17 @@ def gather_clients(
         data={**settings.data, **mixed.options},
         remark=mixed.shortfall,
     )
+
+
+def mixed_clients(settings: Settings) -> tuple[Dataset, MixedClients]:
+    """Load the data set and divide it among clients."""
+
+    def among(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in settings.data.items() if name in known}
+
+    name, mixing, seed = settings.dataset, settings.mixing, settings.seed
+    dataset = load_dataset(name, settings.data_dir, seed, **among(dataset_options(name)))
+    return dataset, mix(dataset, mixing, seed, **among(mixing_options(mixing)))
 
 
 def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | None) -> Clients:
@@ -129,7 +137,8 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
         if labels[0] is not None and np.issubdtype(labels[0].dtype, np.floating):
             kind = "regression"
             remarks.append("labels are fractions: taken as regression, unless task says otherwise")
-    task = task or named_task(kind, settings.model)
+    shape = tuple(clients[0].train[0].shape[1:])
+    task = task or named_task(kind, _model_for(settings, kind, shape), settings.loss)
     outputs = 1
     if task.name == "classification" and labels[0] is not None:
         tests = [client.test[1] for client in clients if client.test is not None]
@@ -141,9 +150,10 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
     return Clients(
         clients=clients,
         groups=known,
-        task=task.for_data(tuple(clients[0].train[0].shape[1:]), outputs),
+        task=task.for_data(shape, outputs),
         model=_network_name(task),
         outputs=outputs,
+        data=settings.data,
         remark="; ".join(remarks) or None,
     )
 
@@ -156,10 +166,15 @@ def _task_for(settings: Settings, dataset: Dataset) -> Task:
     kind = dataset.kind if settings.task == "auto" else settings.task
     if kind == "classification" and dataset.kind != "classification":
         raise CloveError(f"data set {settings.dataset!r} has no classes: set task=regression")
-    model, shape = settings.model, dataset.feature_shape
-    if model == "auto" and kind == "classification" and len(shape) == 3 and shape[1] >= 28:
-        model = "cnn"
-    return named_task(kind, model)
+    return named_task(kind, _model_for(settings, kind, dataset.feature_shape), settings.loss)
+
+
+def _model_for(settings: Settings, kind: str, shape: tuple[int, ...]) -> str:
+    """Return the network's name; `auto`, where the usual one of the task fits."""
+    if settings.model != "auto":
+        return settings.model
+    images = kind == "classification" and len(shape) == 3 and min(shape[1:]) >= 28
+    return MODEL_FOR.get((settings.dataset, kind), "cnn" if images else "auto")
 
 
 def prepare(settings: Settings, clients: Clients) -> Prepared:
@@ -185,7 +200,8 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         device=str(device),
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
-        data_dir=None if settings.data_dir is None else str(Path(settings.data_dir).absolute()),
+        data_dir=_absolute(settings.data_dir),
+        clients=_absolute(settings.clients),
         data={name: value for name, value in clients.data.items() if value is not None},
         threads=choice.threads,
     )
@@ -202,6 +218,11 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     )
     algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
     return Prepared(settings, clients, federation, algorithm, choice)
+
+
+def _absolute(path: str | None) -> str | None:
+    """Return a path that still leads there from another folder."""
+    return None if path is None else str(Path(path).expanduser().absolute())
 
 
 @contextmanager

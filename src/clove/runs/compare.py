@@ -58,7 +58,7 @@ def compare(
     *,
     seeds: int = 1,
     out: str | Path,
-    clients: Sequence[ClientData] | None = None,
+    clients: Sequence[ClientData] | str | Path | None = None,
     task: Task | str | None = None,
     watch: CompareWatcher | None = None,
     **settings: Any,
@@ -71,7 +71,7 @@ def compare(
     folder = Path(out)
     if seeds < 1:
         raise CloveError(f"seeds must be 1 or more, not {seeds}")
-    settings, task = sorted_out(settings, clients, task)
+    settings, clients, task = sorted_out(settings, clients, task)
     _check_options(algorithms, settings)
     first = int(settings.pop("seed", 0))
     _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})

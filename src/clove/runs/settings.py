@@ -17,7 +17,7 @@ from clove.algorithms import find_algorithm
 from clove.data import DATASETS, MIXINGS, dataset_options, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
-from clove.tasks import MODELS, TASKS
+from clove.tasks import TASKS, check_model
 
 OWN_CLIENTS = "own-clients"  # stands in for the data set where clients were handed over in Python
 OWN_NETWORK = "own-network"  # likewise for the network
@@ -41,8 +41,10 @@ class Settings:
     rounds: int = 100
     seed: int = 0
     data_dir: str | None = None
+    clients: str | None = None
     task: str = "auto"
     model: str = "auto"
+    loss: str = "auto"
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     batch_size: int = 64
@@ -73,8 +75,8 @@ class Settings:
             raise unknown_name("precision", self.precision, ("float32", "float64"))
         if self.task not in ("auto", *TASKS):
             raise unknown_name("task", self.task, ("auto", *TASKS))
-        if self.model not in ("auto", OWN_NETWORK, *MODELS):
-            raise unknown_name("model", self.model, ("auto", *MODELS))
+        if self.model != OWN_NETWORK:
+            check_model(self.model)
         check_training(self.training)
 
     @property
@@ -96,7 +98,18 @@ class Settings:
 
 GENERAL = [f.name for f in fields(Settings) if f.name not in ("data", "options")]
 SECTIONS = {
-    "run": ("dataset", "mixing", "algorithm", "rounds", "seed", "task", "model", "evaluate_every"),
+    "run": (
+        "dataset",
+        "mixing",
+        "algorithm",
+        "rounds",
+        "seed",
+        "clients",
+        "task",
+        "model",
+        "loss",
+        "evaluate_every",
+    ),
     "training": (
         *("optimizer", "learning_rate", "batch_size", "local_epochs"),
         *("momentum", "weight_decay"),
@@ -124,7 +137,7 @@ def algorithm_options(name: str) -> dict[str, tuple[Any, Any]]:
 def data_options(dataset: str, mixing: str) -> dict[str, Any]:
     """Return the options of a data set and a mixing: name → default."""
     if dataset == OWN_CLIENTS:
-        return {}
+        return {"client_column": "client", "label_column": "label", "split_column": "split"}
     return {**dataset_options(dataset), **mixing_options(mixing)}
 
 
@@ -134,6 +147,8 @@ def from_names(**given: Any) -> Settings:
     >>> from_names(dataset="digits", algorithm="clove", probes="trained").options
     {'probes': 'trained'}
     """
+    if given.get("clients") is not None:
+        given = for_own_clients(given)
     general = {name: given.pop(name) for name in GENERAL if name in given}
     hints = get_type_hints(Settings)
     general = {n: checked_type(n, v, hints[n]) for n, v in general.items() if v is not None}
@@ -153,6 +168,13 @@ def from_names(**given: Any) -> Settings:
             if n in options and v is not None
         },
     )
+
+
+def for_own_clients(given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings for clients of one's own, which take the place of data set and mixing."""
+    if given.get("dataset", OWN_CLIENTS) != OWN_CLIENTS or given.get("mixing", "none") != "none":
+        raise CloveError("give either your own clients or a dataset with a mixing, not both")
+    return {**given, "dataset": OWN_CLIENTS, "mixing": "none"}
 
 
 def _check_names(settings: Settings) -> None:

@@ -125,7 +125,7 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
 def _named(settings: Settings, inputs: tuple[int, ...], outputs: int) -> Task | None:
     if settings.model == OWN_NETWORK:
         return None
-    return named_task(settings.task, settings.model).for_data(inputs, outputs)
+    return named_task(settings.task, settings.model, settings.loss).for_data(inputs, outputs)
 
 
 def summarise(story: Story) -> Record:

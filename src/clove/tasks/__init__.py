@@ -1,6 +1,6 @@
 """What is learned: network, loss, metric, and the model zoo."""
 
-from clove.tasks.models import MODELS, build_model
+from clove.tasks.models import MODELS, build_model, check_model
 from clove.tasks.task import (
     TASKS,
     Task,
@@ -16,6 +16,7 @@ __all__ = [
     "TASKS",
     "Task",
     "build_model",
+    "check_model",
     "classification",
     "initial_parameters",
     "named_task",

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clove.errors import CloveError, unknown_name
-from clove.tasks.models import MODELS, Shape, build_model
+from clove.tasks.models import Shape, build_model, check_model, imported
 
 NetworkFactory = Callable[[], nn.Module]
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -109,14 +109,17 @@ TASKS: dict[str, tuple[Callable[[NetworkFactory | str], Task], str]] = {
 }
 
 
-def named_task(kind: str, model: str = "auto") -> Task:
-    """Return the task of that name with a model of the zoo; `auto` is the kind's usual one."""
+def named_task(kind: str, model: str = "auto", loss: str = "auto") -> Task:
+    """Return the task of that name with a model of the zoo; `auto` is the kind's usual one.
+
+    Both the model and the loss may also be one's own, as `package.module:name`.
+    """
     if kind not in TASKS:
         raise unknown_name("task", kind, TASKS)
     make, usual = TASKS[kind]
-    if model != "auto" and model not in MODELS:
-        raise unknown_name("model", model, MODELS)
-    return make(usual if model == "auto" else model)
+    check_model(model)
+    task = make(usual if model == "auto" else model)
+    return task if loss == "auto" else replace(task, loss=imported(loss))
 
 
 def initial_parameters(task: Task, seed: int) -> dict[str, Tensor]:
