@@ -14,6 +14,10 @@ class CloveWarning(UserWarning):
     """Something the user should know; the work goes on."""
 
 
+MOST_LISTED = 20
+SEE = "`clove options` lists them all"
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> CloveError:
     """Make the error for a name nobody knows, with the nearest one that exists.
 
@@ -23,4 +27,5 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> CloveError:
     names = sorted(known)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f": did you mean {near[0]!r}?" if near else "."
-    return CloveError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}")
+    known_names = f"Known: {', '.join(names)}" if len(names) <= MOST_LISTED else SEE
+    return CloveError(f"unknown {kind} {name!r}{hint} {known_names}")

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clove.algorithms import Setup
 from clove.algorithms.grouped import Averaging, number_of_models, random_assignment, train_groups
 from clove.errors import CloveError
 from clove.federation import Gradients, Train, Trained
@@ -119,19 +120,29 @@ def test_an_unknown_way_to_average_is_refused_with_the_nearest(options, message)
 # ------------------------------------------------------------------------------ number of models
 
 
+def knowing(groups: int | None) -> Setup:
+    return Setup(10, groups, TRAINING, 0, lambda count, how: {})
+
+
 def test_the_number_of_models_is_as_told_else_that_of_the_true_groups():
-    assert number_of_models("m", 1, 5) == 1
-    assert number_of_models("m", None, 5) == 5
+    assert number_of_models("m", 1, knowing(groups=5)) == 1
+    assert number_of_models("m", None, knowing(groups=5)) == 5
 
 
 def test_without_any_number_the_error_says_what_to_set():
     with pytest.raises(CloveError, match=r"ifca needs the number of models.*Set models=K"):
-        number_of_models("ifca", None, None)
+        number_of_models("ifca", None, knowing(groups=None))
 
 
 def test_no_models_at_all_are_refused():
     with pytest.raises(CloveError, match="at least one model, not 0"):
-        number_of_models("ifca", 0, 5)
+        number_of_models("ifca", 0, knowing(groups=5))
+
+
+def test_a_few_more_models_than_clients_are_fine_and_millions_are_not():
+    assert number_of_models("ifca", 12, knowing(groups=5)) == 12
+    with pytest.raises(CloveError, match="1000000 models are far more than the 10 clients can use"):
+        number_of_models("ifca", 10**6, knowing(groups=5))
 
 
 # ---------------------------------------------------------------------------- random assignment

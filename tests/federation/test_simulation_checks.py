@@ -67,7 +67,13 @@ def test_labels_must_be_outputs_of_the_network(engine_type, train, test, span):
 
 def test_labels_must_be_whole_numbers(engine_type):
     clients = [ClientData(([[1.0] * 4] * 2, [0.0, 0.5]), ([[1.0] * 4], [1.0]))]
-    assert "labels run from 0.0 to 0.5" in refused(engine_type, clients)
+    assert "labels are floating-point numbers" in refused(engine_type, clients)
+
+
+def test_bytes_as_features_are_refused_with_what_to_do(engine_type):
+    x = np.ones((2, 4), dtype=np.uint8)
+    message = refused(engine_type, [ClientData((x, [0, 1]), (x, [0, 1]))])
+    assert "convert the features to float32" in message
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 4, 4)])

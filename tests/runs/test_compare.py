@@ -210,3 +210,10 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
         clove.compare(["fedavg"], out=tmp_path)
     with pytest.raises(CloveError, match="is a file: choose another folder"):
         clove.compare(["fedavg"], out=tmp_path / "thesis.tex")
+
+
+def test_a_damaged_comparison_is_named(tmp_path: Path) -> None:
+    clove.compare("fedavg", out=tmp_path / "c", rounds=1, engine="vectorized")
+    (tmp_path / "c" / "comparison.json").write_text("{")
+    with pytest.raises(CloveError, match=r"comparison\.json is damaged"):
+        resume_comparison(tmp_path / "c")

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from matplotlib.image import imread
 from safetensors.torch import load_file
 
@@ -117,7 +118,9 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CloveError, match="is a file: choose another folder"):
         clove.run(**QUICK, out=tmp_path / "file")
-    with pytest.raises(CloveError, match=r"cannot write the run folder .*Not a directory"):
+    with pytest.raises(
+        CloveError, match=r"cannot write the run folder .*a part of that path is a file"
+    ):
         clove.run(**QUICK, out=tmp_path / "file" / "run")
 
 
@@ -181,3 +184,37 @@ def test_the_summary_of_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text("rounds = 3\n")
     with pytest.raises(CloveError, match="is not finished: `clove resume"):
         RunFolder(tmp_path).summary()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.4, 0.9])
+def test_settings_that_were_cut_off_are_not_taken_for_complete(tmp_path: Path, kept: float) -> None:
+    folder = clove.run(**TINY, out=tmp_path / "run").folder
+    assert folder is not None
+    lines = (folder / "settings.toml").read_text().splitlines()
+    (folder / "settings.toml").write_text("\n".join(lines[: int(kept * len(lines))]))
+    (folder / "summary.json").unlink()
+    for read in (clove.resume, clove.load):
+        with pytest.raises(CloveError, match=r"settings\.toml is not complete"):
+            read(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04half", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "name", ["loss_vectors/round-00001.npz", "metrics.jsonl", "checkpoint.safetensors"]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    folder = clove.run(**TINY, out=tmp_path / "run").folder
+    assert folder is not None
+    (folder / name).write_bytes(content)
+    with pytest.raises(CloveError, match=Path(name).name):
+        clove.load(folder)
+
+
+def test_a_run_in_double_precision_has_models_in_double_precision() -> None:
+    result = clove.run(**TINY, precision="float64")
+    assert {p.dtype for p in result.model(0).parameters()} == {torch.float64}
+
+
+def test_threads_by_the_thousand_are_refused() -> None:
+    with pytest.raises(CloveError, match="threads must be at most"):
+        clove.run(**TINY, threads=100_000)

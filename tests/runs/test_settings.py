@@ -91,7 +91,7 @@ def test_every_general_setting_stands_in_one_section() -> None:
         ({"learning_rate": math.nan}, "learning_rate must be a finite number, not nan"),
         ({"learning_rate": math.inf}, "learning_rate must be a finite number, not inf"),
         ({"batch_size": 0}, "batch_size must be above zero"),
-        ({"local_epochs": 0}, "epochs must be above zero"),
+        ({"local_epochs": 0}, "local_epochs must be above zero"),
     ],
 )
 def test_a_wrong_setting_is_named(names: dict[str, Any], message: str) -> None:

@@ -9,8 +9,11 @@ import numpy as np
 from clove import seeds
 from clove.algorithms.base import Algorithm, Asking, Outcome, ask_losses
 from clove.algorithms.grouped import (
+    BATCH_NORM,
     FIRST_ROUND,
     Averaging,
+    check_names,
+    check_stability,
     number_of_models,
     random_assignment,
     train_groups,
@@ -25,7 +28,7 @@ from clove.clustering import (
     match,
     stability_reached,
 )
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError
 from clove.federation.parameters import Indices, Parameters, concatenate, count, pick
 from clove.federation.questions import (
     Evaluate,
@@ -141,19 +144,16 @@ class Clove(Algorithm[CloveState]):
             "selection": SELECTIONS,
             "matching": MATCHINGS,
             "probes": PROBES,
-            "batch_norm": ("running", "batch"),
+            "batch_norm": BATCH_NORM,
         }
-        for option, names in known.items():
-            if getattr(self, option) not in names:
-                raise unknown_name(option, getattr(self, option), names)
+        check_names(self, known)
         if self.models is not None and self.max_models is not None:
             raise CloveError("set models (K is known) or max_models (K is unknown), not both")
-        for option in ("max_models", "probe_models", "probe_epochs"):
+        for option in ("max_models", "probe_models", "probe_epochs", "n_init"):
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise CloveError(f"{option} must be 1 or more, not {value}")
-        if self.stable_rounds < 1 or not 0 < self.stable_share <= 1:
-            raise CloveError("stable_rounds must be 1 or more, and stable_share in (0, 1]")
+        check_stability(self.stable_rounds, self.stable_share)
         if not 0 < self.probe_share <= 1:
             raise CloveError(f"probe_share must be in (0, 1], not {self.probe_share}")
         Averaging(self.averaging, self.server_optimizer)
@@ -164,9 +164,12 @@ class Clove(Algorithm[CloveState]):
 
     def begin(self) -> CloveState:
         """Make the server's models: K, or as many as K may be."""
-        number = self.max_models or number_of_models(self.name, self.models, self.setup.groups)
-        models = self.setup.initial(number, self.initial_models)
-        return CloveState(models, clusters=0 if self.max_models else number)
+        if self.max_models is not None:
+            most = min(self.max_models, self.setup.clients)
+            return CloveState(self.setup.initial(most, self.initial_models))
+        hint = ", or max_models if K is unknown"
+        number = number_of_models(self.name, self.models, self.setup, hint)
+        return CloveState(self.setup.initial(number, self.initial_models), clusters=number)
 
     def server_models(self, state: CloveState) -> Parameters:
         """Return the server's models."""
@@ -322,7 +325,7 @@ class Clove(Algorithm[CloveState]):
     def _estimator(self, clusters: int) -> LossVectorClustering:
         return LossVectorClustering(
             n_clusters=clusters or "auto",
-            max_clusters=self.max_models or 15,
+            max_clusters=min(self.max_models or 15, self.setup.clients),
             selection=self.selection,
             selection_threshold=self.selection_threshold,
             silhouette_margin=self.silhouette_margin,

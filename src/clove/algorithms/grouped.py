@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from clove import seeds
-from clove.algorithms.base import Asking
+from clove.algorithms.base import Asking, Setup
 from clove.errors import CloveError, unknown_name
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.questions import Gradients, LocalTraining, Train, Trained
@@ -15,6 +16,8 @@ from clove.federation.server_step import averaged, descended
 
 AVERAGING = ("models", "gradients")
 FIRST_ROUND = ("evaluation", "random")
+MOST_SPARE_MODELS = 1000
+BATCH_NORM = ("running", "batch")
 
 
 @dataclass(frozen=True)
@@ -43,25 +46,48 @@ def train_groups(
 
     With `stable_rounds` the clients note the assignment and report whether it is stable.
     """
-    noted = {"assigns": stable_rounds > 0, "stable_rounds": stable_rounds}
+    ask = Train if averaging.what == "models" else Gradients
+    trained: Trained = yield ask(
+        models=models,
+        start=start,
+        clients=clients,
+        training=training,
+        reduce=start,
+        assigns=stable_rounds > 0,
+        stable_rounds=stable_rounds,
+    )
     if averaging.what == "models":
-        trained: Trained = yield Train(models, start, clients, training, reduce=start, **noted)  # type: ignore[arg-type]
         return averaged(models, trained), trained
-    gradients: Trained = yield Gradients(models, start, clients, training, reduce=start, **noted)  # type: ignore[arg-type]
-    return descended(models, gradients, training, averaging.server_optimizer), gradients
+    return descended(models, trained, training, averaging.server_optimizer), trained
 
 
-def number_of_models(method: str, models: int | None, groups: int | None) -> int:
+def number_of_models(method: str, models: int | None, setup: Setup, hint: str = "") -> int:
     """Return how many models to keep: as told, else as many as there are true groups."""
-    number = models if models is not None else groups
+    number = models if models is not None else setup.groups
     if number is None:
         raise CloveError(
             f"{method} needs the number of models: the clients' true groups are not known. "
-            "Set models=K"
+            f"Set models=K{hint}"
         )
     if number < 1:
         raise CloveError(f"{method} needs at least one model, not {number}")
+    # A few more than clients do no harm: others may join. Millions would only fill the memory.
+    if number > max(setup.clients, MOST_SPARE_MODELS):
+        raise CloveError(f"{number} models are far more than the {setup.clients} clients can use")
     return number
+
+
+def check_names(method: object, known: Mapping[str, Collection[str]]) -> None:
+    """Refuse options whose value is none of the names known for them."""
+    for option, names in known.items():
+        if getattr(method, option) not in names:
+            raise unknown_name(option, getattr(method, option), names)
+
+
+def check_stability(rounds: int, share: float) -> None:
+    """Refuse rules of stability that cannot be met."""
+    if rounds < 1 or not 0 < share <= 1:
+        raise CloveError("stable_rounds must be 1 or more, and stable_share in (0, 1]")
 
 
 def random_assignment(seed: int, clients: Indices, models: int) -> Indices:

@@ -8,14 +8,17 @@ import numpy as np
 
 from clove.algorithms.base import Algorithm, Asking, Outcome, ask_losses, nearest_by_loss
 from clove.algorithms.grouped import (
+    BATCH_NORM,
     FIRST_ROUND,
     Averaging,
+    check_names,
+    check_stability,
     number_of_models,
     random_assignment,
     train_groups,
 )
 from clove.clustering import Assignments, stability_reached
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError
 from clove.federation.parameters import Indices, Parameters, count
 from clove.federation.questions import Evaluate, LossVectors
 
@@ -64,17 +67,13 @@ class Ifca(Algorithm[IfcaState]):
     clusters = True
 
     def __post_init__(self) -> None:
-        if self.first_round not in FIRST_ROUND:
-            raise unknown_name("first_round", self.first_round, FIRST_ROUND)
-        if self.batch_norm not in ("running", "batch"):
-            raise unknown_name("batch_norm", self.batch_norm, ("running", "batch"))
-        if self.stable_rounds < 1 or not 0 < self.stable_share <= 1:
-            raise CloveError("stable_rounds must be 1 or more, and stable_share in (0, 1]")
+        check_names(self, {"first_round": FIRST_ROUND, "batch_norm": BATCH_NORM})
+        check_stability(self.stable_rounds, self.stable_share)
         Averaging(self.averaging, self.server_optimizer)
 
     def begin(self) -> IfcaState:
         """Make the K models."""
-        number = number_of_models(self.name, self.models, self.setup.groups)
+        number = number_of_models(self.name, self.models, self.setup)
         return IfcaState(self.setup.initial(number, self.initial_models))
 
     def server_models(self, state: IfcaState) -> Parameters:

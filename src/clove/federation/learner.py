@@ -53,6 +53,7 @@ def check_training(training: LocalTraining) -> None:
     """Refuse settings no client can train with."""
     if training.optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", training.optimizer, OPTIMIZERS)
-    for name in ("learning_rate", "batch_size", "epochs"):
-        if getattr(training, name) <= 0:
-            raise CloveError(f"{name} must be above zero, not {getattr(training, name)}")
+    local = {"learning_rate": training.learning_rate, "batch_size": training.batch_size}
+    for name, value in (local | {"local_epochs": training.epochs}).items():
+        if value <= 0:
+            raise CloveError(f"{name} must be above zero, not {value}")

@@ -131,6 +131,11 @@ class Simulation(ABC):
             with torch.no_grad():
                 outputs = self.network.eval()(batch.x)
         except Exception as error:
+            if not batch.x.is_floating_point():
+                raise CloveError(
+                    "the network cannot take whole numbers: convert the features to float32 "
+                    "(images of bytes: divide them by 255)"
+                ) from error
             raise CloveError(
                 f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
             ) from error
@@ -146,6 +151,13 @@ class Simulation(ABC):
         low, high = labels.min().item(), labels.max().item()
         if not labels.is_floating_point() and low >= 0 and high < logits:
             return
+        if labels.is_floating_point():
+            raise CloveError(
+                "labels are floating-point numbers, but classification needs whole ones: convert "
+                "them with .astype(int), or use regression"
+            )
+        if logits < 2:
+            raise CloveError("the network has one output, but classification needs one a class")
         wrong = (labels < 0) | (labels >= logits) | (labels != labels.floor())
         first = int(wrong.reshape(len(wrong), -1).any(1).nonzero()[0]) if wrong.any() else 0
         client = int(np.searchsorted(pool.offsets, first, side="right")) - 1

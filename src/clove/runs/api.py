@@ -16,7 +16,7 @@ from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
 from clove.runs.loop import Progress, Watcher, begin, run_rounds
 from clove.runs.made import settings_text
 from clove.runs.result import Result, finish
-from clove.runs.settings import Settings, for_own_clients, from_names, read_settings
+from clove.runs.settings import Settings, for_own_clients, from_names, read_run_settings
 from clove.runs.story import read_story, told
 from clove.tasks import Task
 
@@ -61,6 +61,8 @@ def sorted_out(
 
     Clients in files, and tasks by name, become settings.
     """
+    if task is not None and not isinstance(task, str | Task):
+        raise CloveError(f"task must be a task such as clove.classification(MyNet), not {task!r}")
     if isinstance(task, str):
         settings, task = {**settings, "task": task}, None
     if clients is None:
@@ -99,7 +101,7 @@ def resume(
     folder = RunFolder.open(path)
     if folder.finished:
         return load(path, task=task)
-    settings = from_names(**read_settings(folder.path / SETTINGS))
+    settings = from_names(**read_run_settings(folder.path / SETTINGS))
     with threads_restored():
         progress = _restored(folder, settings, clients, task)
         folder.cut_back(progress.round)

@@ -34,7 +34,7 @@ def read_tree(path: Path) -> dict[str, Any]:
             return tree
     except FileNotFoundError:
         raise CloveError(f"there is no file {path}") from None
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise CloveError(f"{path} is damaged or is not a checkpoint: {error}") from None
 
 

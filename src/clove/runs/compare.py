@@ -19,7 +19,7 @@ from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
 from clove.runs.api import resume, run_settings, sorted_out
 from clove.runs.build import Clients, gather_clients
-from clove.runs.folder import PICTURE, RunFolder, is_empty, plain_errors
+from clove.runs.folder import PICTURE, RunFolder, is_empty, plain_errors, read_json
 from clove.runs.loop import Progress, plain
 from clove.runs.settings import (
     GENERAL,
@@ -54,7 +54,7 @@ class Comparison:
 
 
 def compare(
-    algorithms: Sequence[str],
+    algorithms: Sequence[str] | str,
     *,
     seeds: int = 1,
     out: str | Path,
@@ -69,7 +69,9 @@ def compare(
     from `seed`. Done again with the same `out` and settings, it goes on where it was stopped.
     """
     folder = Path(out)
-    if seeds < 1:
+    if isinstance(algorithms, str):
+        algorithms = [name.strip() for name in algorithms.split(",")]
+    if not isinstance(seeds, int) or seeds < 1:
         raise CloveError(f"seeds must be 1 or more, not {seeds}")
     settings, clients, task = sorted_out(settings, clients, task)
     _check_options(algorithms, settings)
@@ -91,7 +93,7 @@ def compare(
 
 def resume_comparison(path: str | Path, watch: CompareWatcher | None = None) -> Comparison:
     """Go on with a comparison that was stopped."""
-    saved = json.loads((Path(path) / COMPARISON).read_text(encoding="utf-8"))
+    saved = read_json(Path(path) / COMPARISON)
     algorithms = saved.pop("algorithms")
     return compare(algorithms, out=path, watch=watch, **saved)
 
@@ -131,7 +133,7 @@ def _claim(folder: Path, content: dict[str, Any]) -> None:
     text = json.dumps(plain(content), indent=2, default=str) + "\n"
     with plain_errors(folder):
         if path.is_file():
-            if json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+            if read_json(path) != json.loads(text):
                 raise CloveError(f"{folder} holds another comparison: choose another folder")
             return
         if folder.exists() and not folder.is_dir():

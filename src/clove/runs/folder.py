@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from safetensors.torch import save
@@ -64,7 +65,10 @@ class RunFolder:
         """Open the folder of an existing run."""
         folder = cls(path)
         if not folder.is_run():
-            raise CloveError(f"{path} is not a run folder: there is no {SETTINGS} in it")
+            raise CloveError(
+                f"{path} is not a run folder: there is no {SETTINGS} in it. A run stopped before "
+                "its first round has to be started again"
+            )
         return folder
 
     def is_run(self) -> bool:
@@ -147,7 +151,7 @@ class RunFolder:
     def lines(self, name: str, rounds: int) -> list[dict[str, Any]]:
         """Return the records of the first so many rounds from a file of lines."""
         path = self.path / name
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         lines = text.splitlines()[:rounds]
         if len(lines) < rounds:
             raise CloveError(
@@ -171,15 +175,26 @@ class RunFolder:
         path = self._loss_file(number)
         if not path.exists():
             return None
-        with np.load(path) as arrays:
-            return LossVectors(arrays["clients"], arrays["losses"])
+        try:
+            with np.load(path) as arrays:
+                return LossVectors(arrays["clients"], arrays["losses"])
+        except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+            raise CloveError(f"{path} is damaged: {error}") from None
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of a finished run."""
         if not self.finished:
             raise CloveError(f"the run in {self.path} is not finished: `clove resume {self.path}`")
-        summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
-        return summary
+        return read_json(self.path / SUMMARY)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CloveError(f"{path} is damaged: {error}") from None
+    return content
 
 
 def is_empty(folder: Path) -> bool:
@@ -217,6 +232,8 @@ def plain_errors(path: Path) -> Iterator[None]:
             errno.EACCES: "no permission to write there: choose another folder",
             errno.EPERM: "no permission to write there: choose another folder",
             errno.EROFS: "it is on a read-only disk: choose another folder",
+            errno.ENOTDIR: "a part of that path is a file: choose another folder",
+            errno.ENOENT: "it cannot be made there: choose another folder",
         }
         reason = reasons.get(error.errno or 0, str(error))
         raise CloveError(f"cannot write the run folder {path}: {reason}") from error

@@ -136,12 +136,13 @@ class Result:
     def model(self, index: int) -> nn.Module:
         """Return a model as a torch module: of a group, or of a client for Local-only."""
         number = count(self._story.models)
-        if not 0 <= index < number:
+        if not isinstance(index, int | np.integer) or not 0 <= index < number:
             raise CloveError(f"there is no model {index}: this run has {number}, from 0")
         if self._story.algorithm().personal and self._story.assignment[index] < 0:
             raise CloveError(f"client {index} never took part: it has no model")
-        module = self._task().build()
         state = one(self._story.models, index)
+        precision = torch.float64 if self.settings.precision == "float64" else torch.float32
+        module = self._task().build().to(precision)
         module.load_state_dict({name: t.detach().cpu() for name, t in state.items()})
         return module.eval()
 

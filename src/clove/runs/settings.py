@@ -19,6 +19,8 @@ from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
 from clove.tasks import TASKS, check_model
 
+MOST_THREADS = 1024
+LAST_LINE = "engine_reason"
 OWN_CLIENTS = "own-clients"  # stands in for the data set where clients were handed over in Python
 OWN_NETWORK = "own-network"  # likewise for the network
 
@@ -68,6 +70,8 @@ class Settings:
         for name in ("rounds", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise CloveError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if self.threads > MOST_THREADS:
+            raise CloveError(f"threads must be at most {MOST_THREADS}, not {self.threads}")
         for name in ("seed", "threads", "group_size", "momentum", "weight_decay"):
             if getattr(self, name) < 0:
                 raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
@@ -230,6 +234,15 @@ def read_settings(path: Path) -> dict[str, Any]:
             if name in names:
                 raise CloveError(f"{path} sets {name!r} twice")
             names[name] = one
+    return names
+
+
+def read_run_settings(path: Path) -> dict[str, Any]:
+    """Read the settings of a run folder, which are complete: refuse a file that was cut off."""
+    names = read_settings(path)
+    # What a run was made with is written last.
+    if LAST_LINE not in tomllib.loads(path.read_text(encoding="utf-8")).get("made", {}):
+        raise CloveError(f"{path} is not complete: the folder is damaged")
     return names
 
 

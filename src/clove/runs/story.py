@@ -18,7 +18,7 @@ from clove.report.figures import Embedding
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
 from clove.runs.loop import Progress, Record
 from clove.runs.made import made
-from clove.runs.settings import OWN_NETWORK, Settings, from_names, read_settings
+from clove.runs.settings import OWN_NETWORK, Settings, from_names, read_run_settings
 from clove.tasks import Task, named_task
 
 
@@ -98,7 +98,7 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
     saved = folder.checkpoint()
     if saved is None:
         raise CloveError(f"the run in {path} has no finished round yet: `clove resume {path}`")
-    settings = from_names(**read_settings(folder.path / SETTINGS))
+    settings = from_names(**read_run_settings(folder.path / SETTINGS))
     clients, rounds = saved["clients"], saved["round"]
     algorithm = find_algorithm(settings.algorithm)
     state = algorithm.state_type(**saved["state"])
