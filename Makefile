@@ -14,8 +14,8 @@ test: setup lint
 	$(BIN)/coverage report --include='*/clove/clustering/*,*/clove/algorithms/*' --fail-under=95
 
 lint: setup
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
 setup: $(VENV)/.installed
