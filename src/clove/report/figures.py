@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
@@ -41,7 +42,8 @@ class Curves:
 def draw(curves: Sequence[Curves], embedding: Embedding | None, title: str) -> Figure:
     """Draw accuracy (or loss) and ARI by round, and the loss vectors where there are any."""
     with print_style():
-        figure = Figure(figsize=(13 if embedding else 9, 3.9), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.12)
+        figure = Figure(figsize=(13 if embedding else 9, 3.9), layout=layout)
         axes = figure.subplots(1, 3 if embedding else 2)
         draw_metric(axes[0], curves, headline(curves))
         draw_metric(axes[1], curves, "ari")
