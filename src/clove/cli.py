@@ -18,6 +18,7 @@ from clove.terminal import err, out, pair, plain_words
 
 if TYPE_CHECKING:
     from clove.report.live import Live
+    from clove.runs.loop import Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +26,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_cli.app, name="data")
+
+# Settings that have an option of their own, beside --set.
+OPTIONS = [
+    *("dataset", "mixing", "algorithm", "rounds", "seed"),
+    *("device", "engine", "data_dir", "clients"),
+]
 
 SettingsFile = Annotated[
     Path | None, typer.Argument(help="A settings file, such as a run folder's settings.toml.")
@@ -40,7 +47,6 @@ OwnClients = Annotated[
     typer.Option(help="Your own clients: a folder with a file each, or one table."),
 ]
 DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
-Out = Annotated[Path | None, typer.Option(help="Folder to write to (default: a new one in runs/).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Set = Annotated[
@@ -152,9 +158,7 @@ def resume(
         if several:
             summaries = resume_comparison(folder, watch=live.update).summaries
         else:
-            result = resume_run(
-                folder, watch=lambda p: live.update(_algorithm(p), p.prepared.settings.seed, p)
-            )
+            result = resume_run(folder, watch=lambda p: live.update(*_whose(p), p))
             summaries = [result.summary()]
     _show(summaries, folder, as_json, several)
 
@@ -170,7 +174,6 @@ def options(
         from clove.runs.settings import SECTIONS, algorithm_options, data_options, from_names
 
         settings = from_names(algorithm=algorithm, dataset=dataset, mixing=mixing)
-
         sections: dict[str, dict[str, Any]] = {
             title: {name: getattr(settings, name) for name in names}
             for title, names in SECTIONS.items()
@@ -193,24 +196,11 @@ def options(
 
 def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return settings by name: from the file, then from --set, then from the options."""
-    names = (
-        *(
-            "dataset",
-            "mixing",
-            "algorithm",
-            "rounds",
-            "seed",
-            "device",
-            "engine",
-            "data_dir",
-            "clients",
-        ),
-    )
     from clove.runs.settings import read_settings
 
     settings = {} if file is None else read_settings(file)
     settings |= dict(pair(text) for text in pairs or [])
-    return settings | {n: given[n] for n in names if given.get(n) is not None}
+    return settings | {n: given[n] for n in OPTIONS if given.get(n) is not None}
 
 
 def free_folder(name: str) -> Path:
@@ -221,9 +211,9 @@ def free_folder(name: str) -> Path:
     return folder
 
 
-def _algorithm(progress: Any) -> str:
-    name: str = progress.prepared.settings.algorithm
-    return name
+def _whose(progress: Progress) -> tuple[str, int]:
+    settings = progress.prepared.settings
+    return settings.algorithm, settings.seed
 
 
 # ----------------------------------------------------------------------------------- showing
