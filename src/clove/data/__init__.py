@@ -16,6 +16,7 @@ from clove.data.mixings import (
     LabelCounts,
     MixedClients,
     describe,
+    find_mixing,
     mix,
     mixing_options,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "dataset_options",
     "describe",
     "fetch_dataset",
+    "find_mixing",
     "holdout",
     "load_dataset",
     "mix",

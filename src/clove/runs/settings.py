@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from clove.algorithms import find_algorithm
-from clove.data import DATASETS, MIXINGS, dataset_options, mixing_options
+from clove.data import DATASETS, dataset_options, find_mixing, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
 from clove.tasks import TASKS, check_model
@@ -186,8 +186,7 @@ def _check_names(settings: Settings) -> None:
         return
     if settings.dataset not in DATASETS:
         raise unknown_name("dataset", settings.dataset, DATASETS)
-    if settings.mixing not in MIXINGS:
-        raise unknown_name("mixing", settings.mixing, MIXINGS)
+    find_mixing(settings.mixing)
 
 
 def checked_type(name: str, value: Any, kind: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from clove.data.mixings.clients import MixedClients, mix
 from clove.data.mixings.describe import LabelCounts, describe
-from clove.data.mixings.registry import MIXINGS, Mixing, mixing_options
+from clove.data.mixings.find import find_mixing, mixing_options
+from clove.data.mixings.registry import MIXINGS, Mixing
 
 __all__ = [
     "MIXINGS",
@@ -10,6 +11,7 @@ __all__ = [
     "MixedClients",
     "Mixing",
     "describe",
+    "find_mixing",
     "mix",
     "mixing_options",
 ]

@@ -15,10 +15,11 @@ from clove.data.dataset import Dataset, Part
 from clove.data.mixings.authors import PARTITION_SEED, VARIANTS, relabelled
 from clove.data.mixings.cluster import Array, Cluster, Holding, size_of
 from clove.data.mixings.cut import cut
-from clove.data.mixings.registry import MIXINGS, Mixing, mixing_options
+from clove.data.mixings.find import find_mixing, mixing_options
+from clove.data.mixings.registry import Mixing
 from clove.data.mixings.request import Request
 from clove.data.mixings.sizes import sizes_for
-from clove.data.options import check_options, one_of, options_of, whole_number
+from clove.data.options import check_options, one_of, whole_number
 from clove.errors import CloveWarning
 
 
@@ -39,7 +40,7 @@ class MixedClients:
     """What each cluster is, in a few words."""
 
 
-def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClients:
+def mix(dataset: Dataset, mixing: Any, seed: int, **options: Any) -> MixedClients:
     """Divide a data set among clients.
 
     No point goes to two clients (but see feature skew in the authors' variant). Where there are not
@@ -50,8 +51,9 @@ def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClient
     ----------
     dataset : Dataset
         What to divide; its own defaults go before those of the mixing.
-    mixing : str
-        One of `MIXINGS`.
+    mixing : str or partitioner
+        One of `MIXINGS`; or a partitioner of Flower Datasets, as an object or by name:
+        `flwr:dirichlet` for DirichletPartitioner, whose parameters are then the options.
     seed : int
         Seed of the partition.
     **options
@@ -65,12 +67,12 @@ def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClient
     given = {option: value for option, value in options.items() if value is not None}
     known = mixing_options(mixing)
     check_options(f"mixing {mixing!r}", given, known)
-    chosen = MIXINGS[mixing]
+    chosen = find_mixing(mixing)
     authors = one_of("variant", given.get("variant", VARIANTS[0]), VARIANTS) == "authors"
     sizes = sizes_for(dataset, mixing, authors) if chosen.grouped else {}
     settled = {**known, **sizes, **given}
     request = _request(settled, given, seed, authors)
-    own = {option: given[option] for option in options_of(chosen.clusters).keys() & given}
+    own = {option: given[option] for option in chosen.own_options().keys() & given}
     dataset = relabelled(dataset) if authors else dataset
     clusters = chosen.clusters(dataset, request, **own)
     train, test = (
@@ -91,13 +93,13 @@ def mix(dataset: Dataset, mixing: str, seed: int, **options: Any) -> MixedClient
 def _request(
     options: Mapping[str, Any], given: Mapping[str, Any], seed: int, authors: bool
 ) -> Request:
-    clients = "clients_per_cluster" if "clients_per_cluster" in options else "total_clients"
+    clients = next((n for n in ("clients_per_cluster", "total_clients") if n in options), None)
     train, test = options["points_per_client"], options["test_points_per_client"]
     most = None if train is None else whole_number("points_per_client", train)
     most_test = most if test is None else whole_number("test_points_per_client", test)
     return Request(
         seed=PARTITION_SEED if authors else seed,
-        clients=whole_number(clients, options[clients]),
+        clients=0 if clients is None else whole_number(clients, options[clients]),
         train=most,
         test=most_test,
         # Test parts are smaller by nature: only what is asked for must be there.

@@ -15,7 +15,6 @@ from clove.data.mixings.mixed import exchange, mixed
 from clove.data.mixings.none import none
 from clove.data.mixings.without_clusters import dirichlet, quantity_skew
 from clove.data.options import options_of
-from clove.errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,9 @@ class Mixing:
 
     clusters: Callable[..., list[Cluster]]
     """`clusters(dataset, request, *, its own options)`."""
-    clients: int
-    """Clients of each cluster; all clients, where there are no true groups."""
+    clients: int | None
+    """Clients of each cluster; all clients, where there are no true groups. None: the mixing's own
+    options say how many."""
     points_per_client: int | None
     """None: as many as fall to the client."""
     grouped: bool = True
@@ -35,6 +35,12 @@ class Mixing:
     exchange: Callable[..., list[Holding]] | None = None
     """What clients do with their points in the end: `exchange(holdings, clusters, seed, options)`,
     the same for training and test points."""
+    options: Mapping[str, Any] | None = None
+    """Its own options and their defaults; None: the keyword-only parameters of `clusters`."""
+
+    def own_options(self) -> dict[str, Any]:
+        """Return the options beside the amounts, which all mixings have, and their defaults."""
+        return options_of(self.clusters) if self.options is None else dict(self.options)
 
 
 MIXINGS: Mapping[str, Mixing] = {
@@ -49,24 +55,3 @@ MIXINGS: Mapping[str, Mixing] = {
     "quantity-skew": Mixing(quantity_skew, 25, None, grouped=False, variants=False),
     "mixed": Mixing(mixed, 5, 500, variants=False, exchange=exchange),
 }
-
-
-def mixing_options(name: str) -> dict[str, Any]:
-    """Return the options of a mixing and their defaults.
-
-    A default of None depends on the data or the other options. A data set may have its own
-    defaults for `clients_per_cluster` and `points_per_client`; they go before these.
-    """
-    if name not in MIXINGS:
-        raise unknown_name("mixing", name, MIXINGS)
-    mixing = MIXINGS[name]
-    own = options_of(mixing.clusters)
-    clusters = {"clusters": own.pop("clusters")} if mixing.grouped else {}
-    return {
-        **clusters,
-        ("clients_per_cluster" if mixing.grouped else "total_clients"): mixing.clients,
-        "points_per_client": mixing.points_per_client,
-        "test_points_per_client": None,
-        **own,
-        **({"variant": "paper"} if mixing.variants else {}),
-    }

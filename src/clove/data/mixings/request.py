@@ -14,7 +14,8 @@ class Request:
     seed : int
         Seed of the partition into clusters.
     clients : int
-        Clients of each cluster; all clients, where a mixing makes no clusters.
+        Clients of each cluster; all clients, where a mixing makes no clusters; 0 where it is for
+        the mixing to say.
     train, test : int or None
         The most points a client gets; None: no limit.
     least_test : int
