@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
 from clove.errors import CloveError
-from clove.federation import LocalTraining, Losses, Sequential, Train, Vectorized, engines
-from clove.federation.engines import find_device, make_engine
-from clove.federation.vectorized import GROUP_BYTES, fitting_group
+from clove.federation import LocalTraining, Sequential, Vectorized, engines
+from clove.federation.budget import fitting_group, free_bytes, memory_limit
+from clove.federation.engines import Trial, find_device, make_engine
+from clove.federation.stacked import KERNELS
 from clove.tasks import classification
 
 from .worlds import (
@@ -18,7 +18,6 @@ from .worlds import (
     convolved,
     dense,
     everyone,
-    models_for,
     some_clients,
     train_rounds,
 )
@@ -51,7 +50,7 @@ def no_trial(monkeypatch):
     """Fail where a trial is made."""
 
     def fail():
-        monkeypatch.setattr(engines, "_measured", lambda *_: pytest.fail("a trial was made"))
+        monkeypatch.setattr(Trial, "measured", lambda *_: pytest.fail("a trial was made"))
 
     return fail
 
@@ -86,12 +85,27 @@ def test_without_one_groups_are_of_moderate_size():
     assert 1 <= engine.group_size == choice.group_size <= 16
 
 
-def test_fewer_clients_fit_at_once_where_each_takes_more(monkeypatch):
+def test_fewer_clients_fit_at_once_where_each_takes_more():
     engine = Vectorized(some_clients([200] * 2), dense)
-    wide, narrow = (fitting_group(engine, LocalTraining(batch_size=size)) for size in (200, 2))
+    wide, narrow = (
+        fitting_group(engine, LocalTraining(batch_size=size), 1 << 30) for size in (200, 2)
+    )
     assert narrow > wide > 1
-    monkeypatch.setitem(GROUP_BYTES, "cpu", 1)
-    assert fitting_group(engine, TRAINING) == 1
+    assert fitting_group(engine, TRAINING, 1) == 1
+
+
+def test_a_limit_of_memory_bounds_the_group():
+    tight, _ = make("vectorized", memory=1e-6)
+    assert tight.group_size == 1
+    with pytest.raises(CloveError, match="memory must be a number of gigabytes above zero, not -1"):
+        make("vectorized", memory=-1)
+
+
+def test_free_memory_is_what_the_machine_says():
+    free = free_bytes(torch.device("cpu"))
+    assert 1 << 20 < free < 1 << 50
+    assert memory_limit(0, torch.device("cpu")) < free
+    assert memory_limit(2, torch.device("cpu")) == 2_000_000_000
 
 
 def test_what_a_client_takes_includes_its_layers_outputs():
@@ -99,8 +113,8 @@ def test_what_a_client_takes_includes_its_layers_outputs():
     engine = Vectorized(some_clients([64] * 2, shape, 10), convolved)
     # 6×24² and 16×8² numbers twice (before and after ReLU), their pooled quarters, a flat, ten.
     outputs = 2 * 3456 + 864 + 2 * 1024 + 256 + 256 + 10
-    per_client = (6 * 5142 + 3 * 64 * outputs) * 4
-    assert fitting_group(engine, LocalTraining(batch_size=64)) == (1 << 30) // per_client
+    per_client = (7 * 5142 + 3 * 64 * outputs) * 4
+    assert fitting_group(engine, LocalTraining(batch_size=64), 1 << 30) == (1 << 30) // per_client
 
 
 # ---------------------------------------------------------------------------------- by a trial
@@ -208,15 +222,36 @@ def test_auto_falls_to_the_sequential_engine_where_a_network_cannot_be_stacked()
 
 
 def test_the_vectorized_engine_names_the_other_where_a_network_cannot_be_stacked():
-    engine, _ = make("vectorized", peeking)
-    models, cohort = models_for(engine), everyone(engine)
-    assert np.isfinite(engine.answer(Losses(models, cohort)).losses).all()
-    for question in (
-        Train(models, cohort % 2, cohort, TRAINING),
-        Losses(models, cohort, batch_statistics=4),
-    ):
-        with pytest.raises(CloveError, match=r"cannot run this network.*--engine sequential"):
-            engine.answer(question)
+    with pytest.raises(CloveError, match=r"cannot run this network.*--engine sequential"):
+        make("vectorized", peeking)
+
+
+# ------------------------------------------------------------------------------------- kernels
+
+
+def test_kernels_are_measured_for_each_convolution_and_can_be_said():
+    clients, shape = some_clients([20] * 3, (1, 28, 28), 10), {"device": "cpu"}
+    engine, choice = make_engine("vectorized", clients, convolved, TRAINING, **shape)
+    assert len(choice.kernels) == len(engine.stack.convolutions) == 2
+    assert set(choice.kernels) <= set(KERNELS)
+    engine, choice = make_engine(
+        "vectorized", clients, convolved, TRAINING, kernels="unfolded,one by one", models_at_once=3
+    )
+    assert [layer.kernel for layer in engine.stack.convolutions] == ["unfolded", "one by one"]
+    assert engine.models_at_once == 3
+
+
+@pytest.mark.parametrize(
+    ("kernels", "complaint"),
+    [
+        ("unfoldet,grouped", "unknown kernel 'unfoldet': did you mean 'unfolded'"),
+        ("grouped", "kernels names 1, but the network has 2 convolutions"),
+    ],
+)
+def test_kernels_that_do_not_fit_are_refused(kernels, complaint):
+    clients = some_clients([20] * 3, (1, 28, 28), 10)
+    with pytest.raises(CloveError, match=complaint):
+        make_engine("vectorized", clients, convolved, TRAINING, kernels=kernels)
 
 
 # ------------------------------------------------------------------------------------- devices

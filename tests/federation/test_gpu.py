@@ -10,7 +10,7 @@ import torch
 
 from clove.federation import Evaluate, Kept, Losses, Seeded, Sequential, Train, Vectorized
 from clove.federation.engines import make_engine
-from clove.runs.build import repeatable
+from clove.federation.precision import kernels_of
 from clove.tasks import classification
 
 from .worlds import (
@@ -58,7 +58,7 @@ def test_engines_agree_in_single_precision(name):
 @pytest.mark.parametrize("name", [*WORLDS, "dropout"])
 def test_repeating_gives_identical_bits(engine_type, name):
     task, clients = (classification(dropping), some_clients()) if name == "dropout" else world(name)
-    with repeatable(torch.device("cuda")):
+    with kernels_of("fp32", torch.device("cuda")):
         first, again = (
             train_rounds(engine_type(clients, task, device="cuda"), replace(TRAINING, epochs=2))
             for _ in range(2)

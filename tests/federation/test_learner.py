@@ -8,7 +8,8 @@ from torch import nn
 
 from clove.errors import CloveError
 from clove.federation import OPTIMIZERS, LocalTraining, check_training, task_loss
-from clove.federation.learner import NetworkLearner, make_optimizer
+from clove.federation.learner import NetworkLearner
+from clove.federation.optimizer import Optimizer
 from clove.federation.simulation import StepBatch
 from clove.tasks import classification, regression
 
@@ -35,19 +36,7 @@ def test_the_plain_objective_is_the_tasks_loss():
     assert task_loss(learner, {"weight": torch.tensor([[3.0]])}, batch, {}) == 25.0
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)],
-)
-def test_optimisers_are_made_by_name_with_their_settings(name, kind):
-    training = LocalTraining(name, 0.5, momentum=0.9, weight_decay=0.25)
-    made = make_optimizer([torch.zeros(1)], training)
-    assert type(made) is kind
-    assert (made.defaults["lr"], made.defaults["weight_decay"]) == (0.5, 0.25)
-    assert made.defaults.get("momentum", 0.9) == 0.9
-
-
-@pytest.mark.parametrize("use", [check_training, lambda t: make_optimizer([torch.zeros(1)], t)])
+@pytest.mark.parametrize("use", [check_training, lambda t: Optimizer([torch.zeros(1)], t)])
 def test_an_unknown_optimiser_is_refused_with_the_nearest_name(use):
     with pytest.raises(CloveError, match="unknown optimizer 'adma': did you mean 'adam'"):
         use(LocalTraining("adma"))

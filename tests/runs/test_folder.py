@@ -211,7 +211,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
 
 
 def test_a_run_in_double_precision_has_models_in_double_precision() -> None:
-    result = clove.run(**TINY, precision="float64")
+    result = clove.run(**TINY, precision="fp64")
     assert {p.dtype for p in result.model(0).parameters()} == {torch.float64}
 
 

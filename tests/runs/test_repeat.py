@@ -41,7 +41,7 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     [
         {"probes": "trained", "max_models": 6, "transform": "row", "selection": "merge-ratio"},
         {"algorithm": "ifca", "averaging": "gradients", "stragglers": 0.2, "engine": "auto"},
-        {"algorithm": "local", "participation": 0.5, "precision": "float64"},
+        {"algorithm": "local", "participation": 0.5, "precision": "fp64"},
         {"dataset": "linear", "mixing": "none", "initial_models": "orthonormal"},
         {"mixing": "feature-skew", "task": "reconstruction"},
         {"mixing": "concept-shift", "algorithm": "fedavg", "evaluate_every": 2},

@@ -168,7 +168,7 @@ def test_probes_place_newcomers_too() -> None:
     assert result.assign(*digits_of((4, 5))).model == result.assignment[10]
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
 def test_newcomers_are_placed_in_the_precision_of_the_run(precision: str) -> None:
     result = clove.run(**TINY, precision=precision)
     assert result.assign(*digits_of((0, 1))).model == result.assignment[0]

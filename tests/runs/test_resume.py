@@ -54,7 +54,7 @@ def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         {"probes": "trained", "transform": "row"},
         {"algorithm": "local", "participation": 0.6},
         {"algorithm": "ifca", "averaging": "gradients", "first_round": "random"},
-        {"algorithm": "fedavg", "engine": "sequential", "precision": "float64"},
+        {"algorithm": "fedavg", "engine": "sequential", "precision": "fp64"},
     ],
     ids=lambda settings: ", ".join(f"{k}={v}" for k, v in settings.items()),
 )

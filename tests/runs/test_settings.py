@@ -160,7 +160,7 @@ general = st.fixed_dictionaries(
         "learning_rate": st.floats(1e-300, 1e300),
         "participation": st.floats(0, 1, exclude_min=True),
         "momentum": st.floats(0, 1e300),
-        "precision": st.sampled_from(["float32", "float64"]),
+        "precision": st.sampled_from(["fp32", "fp64"]),
         "clients_per_cluster": st.integers(1, 100),
     },
 )

@@ -1,7 +1,8 @@
 """What a server may ask of its clients, and the engines that answer."""
 
 from clove.federation.initial import INITIAL_MODELS, initial_models
-from clove.federation.learner import OPTIMIZERS, check_training
+from clove.federation.learner import check_training
+from clove.federation.optimizer import OPTIMIZERS
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.questions import (
     Answer,

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +17,44 @@ import torch
 from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
-from clove.federation.learner import make_optimizer
+from clove.federation.budget import fitting_group, memory_limit
+from clove.federation.precision import kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
 from clove.federation.simulation import Simulation, Work
-from clove.federation.vectorized import Vectorized, fitting_group
+from clove.federation.stacked import KERNELS, can_compile
+from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
 from clove.folders import cache_folder, write_atomically
 from clove.tasks import Task
 
 ENGINES = ("auto", "sequential", "vectorized")
+COMPILE = ("auto", "on", "off")
 TRIAL_STEPS = 2
+TRIAL_MODELS = 5
 SEQUENTIAL_CLIENTS = 2
 CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
+ONE_BY_ONE = 64  # clients: with more, a step of single convolutions is too long to be worth a try
+COMPILING = 60.0  # seconds that compiling takes, about
+COMPILED_SAVES = 0.3  # share of training time that it saves, about
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """Which engine, how many clients it takes at once (0: all), with how many threads, and why."""
+    """Which engine, how many clients it takes at once (0: all), with how many threads, and why.
+
+    `kernels` are those of the convolutions in their order, `models_at_once` how many models loss
+    vectors are measured on at a time (0: all).
+    """
 
     engine: str
     group_size: int
     threads: int
     reason: str
+    kernels: tuple[str, ...] = ()
+    models_at_once: int = 1
+    compiled: bool = False
+    seconds: float = 0.0  # that training a client for a step took in the trial
 
 
 def find_device(name: str) -> torch.device:
@@ -64,56 +79,200 @@ def make_engine(
     *,
     group_size: int = 0,
     threads: int = 0,
+    memory: float = 0.0,
+    kernels: str = "auto",
+    models_at_once: int = -1,
+    compiled: str = "auto",
+    rounds: int = 1,
     **options: Any,
 ) -> tuple[Simulation, EngineChoice]:
     """Make the engine of that name; `auto` measures which is faster here for this work.
 
-    Torch's number of threads is set to `threads`; 0 leaves it to torch, or for `auto` to the trial.
+    What is left open (a group size, threads or models at once of 0 or less, kernels "auto") is
+    measured too, and remembered for the next time.
     """
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
-    make_optimizer([torch.zeros(1)], training)  # torch's first one loads half of torch: not now
     if threads:
         torch.set_num_threads(threads)
     if name == "sequential":
         choice = EngineChoice(name, 0, torch.get_num_threads(), "as asked")
         return Sequential(clients, task, **options), choice
     vectorized = Vectorized(clients, task, group_size=group_size, **options)
-    fits = fitting_group(vectorized, training)
-    if name == "vectorized":
-        vectorized.group_size = group_size or _standard_group(vectorized, fits)
-        choice = EngineChoice(name, vectorized.group_size, torch.get_num_threads(), "as asked")
-        return vectorized, choice
-    work = _work_key(vectorized, training, threads)
-    choice = _remembered(work) or _measured(vectorized, training, fits, threads)
-    _remember(work, choice)
+    fits = fitting_group(vectorized, training, memory_limit(memory, vectorized.device))
+    if name == "vectorized" and not group_size:
+        vectorized.group_size = _standard_group(vectorized, fits)
+    given = tuple(kernels.split(",")) if kernels != "auto" else None
+    trial = Trial(vectorized, training, fits, threads, given, models_at_once)
+    choice = trial.remembered(name) or trial.measured(name)
+    trial.remember(name, choice)
     torch.set_num_threads(choice.threads)
-    if choice.engine == "vectorized":
-        vectorized.group_size = choice.group_size
-        return vectorized, choice
-    return Sequential.over(vectorized), choice
+    if choice.engine == "sequential":
+        return Sequential.over(vectorized), choice
+    choice = replace(choice, compiled=_compiles(compiled, choice, vectorized, training, rounds))
+    trial.set_up(choice)
+    return vectorized, choice
 
 
 def _standard_group(engine: Vectorized, fits: int) -> int:
-    return fits if engine.device.type == "cuda" else min(fits, CPU_GROUPS[1])
+    most = fits if engine.device.type == "cuda" else min(fits, CPU_GROUPS[1])
+    return min(most, engine.clients)
+
+
+def _compiles(
+    wanted: str, choice: EngineChoice, engine: Vectorized, training: LocalTraining, rounds: int
+) -> bool:
+    """Say whether to compile: as told, or where the run is long enough to pay for it."""
+    if wanted != "auto" or not can_compile(engine.device):
+        return wanted == "on"
+    steps = np.ceil(engine.train_pool.sizes / training.batch_size).sum() * training.epochs
+    return bool(COMPILED_SAVES * choice.seconds * steps * rounds > COMPILING)
 
 
 # ------------------------------------------------------------------------------------ the trial
 
 
-def _measured(engine: Vectorized, training: LocalTraining, fits: int, threads: int) -> EngineChoice:
-    """Time a few steps of both engines on this work, per client, with one thread and with all."""
-    alone: dict[int, float] = {}
-    together: dict[tuple[int, int], float] = {}
-    for number in [threads] if threads else sorted({1, torch.get_num_threads()}):
-        torch.set_num_threads(number)
-        alone[number] = _seconds_per_client(Sequential.over(engine), training, SEQUENTIAL_CLIENTS)
-        try:
-            for size in _group_sizes(engine, fits):
+class Trial:
+    """Measures what is fastest for this work on this machine, as far as nobody said."""
+
+    def __init__(
+        self,
+        engine: Vectorized,
+        training: LocalTraining,
+        fits: int,
+        threads: int,
+        kernels: tuple[str, ...] | None,
+        models_at_once: int,
+    ) -> None:
+        self.engine, self.training, self.fits, self.threads = engine, training, fits, threads
+        self.kernels, self.models_at_once = kernels, models_at_once
+        self._check_kernels()
+
+    def _check_kernels(self) -> None:
+        layers = self.engine.stack.convolutions
+        if self.kernels is None:
+            return
+        for kernel in self.kernels if layers else ():
+            if kernel not in KERNELS:
+                raise unknown_name("kernel", kernel, KERNELS)
+        if layers and len(self.kernels) != len(layers):
+            raise CloveError(
+                f"kernels names {len(self.kernels)}, but the network has {len(layers)} "
+                "convolutions that one can be chosen for"
+            )
+
+    def set_up(self, choice: EngineChoice) -> None:
+        """Make the engine work as chosen."""
+        engine = self.engine
+        engine.group_size = choice.group_size
+        engine.models_at_once = choice.models_at_once or None
+        engine.stack.use(choice.kernels)
+        engine.stack.compiled = choice.compiled
+        engine.forget_steps()
+
+    def measured(self, name: str) -> EngineChoice:
+        """Choose by time: engine, group size, threads, kernels, models at once."""
+        with kernels_of(self.engine.precision, self.engine.device):
+            try:
+                choice = self._vectorized(name)
+            except CloveError as error:
+                if name == "vectorized":
+                    raise
+                threads = torch.get_num_threads()
+                return EngineChoice(
+                    "sequential", 0, threads, f"the network cannot be stacked: {error}"
+                )
+            return choice if choice.engine == "sequential" else self._tuned(choice)
+
+    def _vectorized(self, name: str) -> EngineChoice:
+        """Choose the engine, its groups and threads."""
+        engine, training = self.engine, self.training
+        if name == "vectorized":
+            threads = torch.get_num_threads()
+            return EngineChoice(name, engine.group_size, threads, "as asked")
+        alone: dict[int, float] = {}
+        together: dict[tuple[int, int], float] = {}
+        for number in [self.threads] if self.threads else sorted({1, torch.get_num_threads()}):
+            torch.set_num_threads(number)
+            for size in _group_sizes(engine, self.fits):
                 together[size, number] = _seconds_per_client(engine, training, size)
-        except CloveError as error:
-            return EngineChoice("sequential", 0, number, f"the network cannot be stacked: {error}")
-    return _fastest(alone, together)
+            alone[number] = _seconds_per_client(
+                Sequential.over(engine), training, SEQUENTIAL_CLIENTS
+            )
+        return _fastest(alone, together)
+
+    def _tuned(self, choice: EngineChoice) -> EngineChoice:
+        """Choose kernels one convolution at a time, then how loss vectors are measured."""
+        engine = self.engine
+        torch.set_num_threads(choice.threads)
+        size = min(choice.group_size or engine.clients, engine.clients)
+        best = list(self.kernels or [KERNELS[0]] * len(engine.stack.convolutions))
+        least = self._seconds(best, size)
+        others = [k for k in KERNELS[1:] if self._worth_trying(k, size)]
+        for at in range(len(best)) if self.kernels is None else ():
+            for kernel in others:
+                tried = [*best[:at], kernel, *best[at + 1 :]]
+                seconds = self._seconds(tried, size)
+                if seconds < least:
+                    best, least = tried, seconds
+        engine.stack.use(best)
+        at_once = self.models_at_once
+        return replace(
+            choice,
+            kernels=tuple(best),
+            models_at_once=at_once if at_once >= 0 else _models_at_once(engine),
+            seconds=least / TRIAL_STEPS,
+        )
+
+    def _worth_trying(self, kernel: str, size: int) -> bool:
+        if size == 1 or (kernel == "one by one" and size > ONE_BY_ONE):
+            return False
+        return self.engine.device.type == "cuda" or kernel == "unfolded"
+
+    def _seconds(self, kernels: Sequence[str], size: int) -> float:
+        self.engine.stack.use(kernels)
+        self.engine.forget_steps()
+        return _seconds_per_client(self.engine, self.training, size)
+
+    # --------------------------------------------------- remembering, so that a repeat is the same
+
+    def remembered(self, name: str) -> EngineChoice | None:
+        """Return what an earlier trial of the same work on this machine chose."""
+        try:
+            found = json.loads(_choices_file().read_text())[self._work(name)]
+            return EngineChoice(**{**found, "kernels": tuple(found["kernels"])})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def remember(self, name: str, choice: EngineChoice) -> None:
+        """Note the outcome for the next time."""
+        path, work = _choices_file(), self._work(name)
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError):
+            known = {}
+        if not isinstance(known, dict):
+            known = {}
+        if work in known and known[work] == json.loads(json.dumps(asdict(choice))):
+            return
+        known[work] = asdict(choice)
+        try:
+            write_atomically(path, json.dumps(known, indent=1).encode())
+        except OSError:
+            return  # a cache that cannot be written costs a trial next time, nothing more
+
+    def _work(self, name: str) -> str:
+        """Name the work and the machine: what the trial's outcome depends on."""
+        engine = self.engine
+        cuda = engine.device.type == "cuda"
+        parts = (
+            f"2 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
+            f"{self.kernels} {self.models_at_once} {self.fits >= engine.clients} "
+            f"{torch.cuda.get_device_name(engine.device) if cuda else 'cpu'} {os.cpu_count()} "
+            f"{self.threads or torch.get_num_threads()} {torch.__version__}"
+        )
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
 def _fastest(alone: dict[int, float], together: dict[tuple[int, int], float]) -> EngineChoice:
@@ -144,16 +303,20 @@ def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
 
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
     work = _trial(engine, training, min(clients, engine.clients))
-    seconds = []
     with torch.random.fork_rng(devices=[engine.device] if engine.device.type == "cuda" else []):
-        engine.train_group(work)  # warm up: the first call pays for allocations and kernel choice
-        for _ in range(2):
-            _wait(engine)
-            start = time.perf_counter()
-            engine.train_group(work)
-            _wait(engine)
-            seconds.append(time.perf_counter() - start)
-    return min(seconds) / len(work.clients)
+        return _seconds_of(engine, lambda: engine.train_group(work)) / len(work.clients)
+
+
+def _seconds_of(engine: Simulation, do: Callable[[], object]) -> float:
+    do()  # warm up: the first call pays for allocations and kernel choice
+    seconds = []
+    for _ in range(2):
+        _wait(engine)
+        start = time.perf_counter()
+        do()
+        _wait(engine)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def _trial(engine: Simulation, training: LocalTraining, clients: int) -> Work:
@@ -161,7 +324,7 @@ def _trial(engine: Simulation, training: LocalTraining, clients: int) -> Work:
     cohort = np.arange(clients)
     model = stacks.move(engine.network.state_dict(), engine.device, engine.dtype)
     question = Train(stacks.repeat(model, 1), np.zeros(clients, dtype=np.int64), cohort, training)
-    plans = [engine._plan(int(client), 1.0, question)[:TRIAL_STEPS] for client in cohort]
+    plans = engine._plans(cohort, 1.0, question).first(TRIAL_STEPS)
     return Work(cohort, stacks.repeat(model, clients), plans, question, cohort)
 
 
@@ -170,44 +333,19 @@ def _wait(engine: Simulation) -> None:
         torch.cuda.synchronize(engine.device)
 
 
-# ------------------------------------------------------- remembering, so that a repeat is the same
+def _models_at_once(engine: Vectorized) -> int:
+    """Return 1 or 0 (all): whichever measures loss vectors sooner, on a chunk of samples."""
+    model = stacks.move(engine.network.state_dict(), engine.device, engine.dtype)
+    models = stacks.repeat(model, TRIAL_MODELS)
+    size = EVALUATION_BATCH[engine.device.type]
+    rows = [np.arange(min(size, len(engine.train_pool.x)))]
 
+    def seconds(at_once: int | None) -> float:
+        engine.models_at_once = at_once
+        return _seconds_of(engine, lambda: engine.run_models(models, rows, engine.train_pool))
 
-def _remembered(work: str) -> EngineChoice | None:
-    """Return what an earlier trial of the same work on this machine chose."""
-    try:
-        return EngineChoice(**json.loads(_choices_file().read_text())[work])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _remember(work: str, choice: EngineChoice) -> None:
-    path = _choices_file()
-    try:
-        known = json.loads(path.read_text())
-    except (OSError, ValueError):
-        known = {}
-    if not isinstance(known, dict):
-        known = {}
-    if known.get(work) == asdict(choice):
-        return
-    known[work] = asdict(choice)
-    try:
-        write_atomically(path, json.dumps(known, indent=1).encode())
-    except OSError:
-        return  # a cache that cannot be written costs a trial next time, nothing more
+    return 0 if seconds(None) < seconds(1) else 1
 
 
 def _choices_file() -> Path:
     return cache_folder() / "engine-choices.json"
-
-
-def _work_key(engine: Vectorized, training: LocalTraining, threads: int) -> str:
-    """Name the work and the machine: what the trial's outcome depends on."""
-    device = torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else "cpu"
-    parts = (
-        f"{engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} {engine.dtype} "
-        f"{training} {engine.clients} {engine.group_size} {device} {os.cpu_count()} "
-        f"{threads or torch.get_num_threads()} {torch.__version__}"
-    )
-    return hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -20,6 +20,8 @@ class Tape:
 
     def __init__(self) -> None:
         self.weight: Tensor | None = None  # per sample: 1 real, 0 padding; None: evaluation
+        self.at = 0  # where the clients' axis of the weight is, if it has one
+        self.padded = True  # whether some weight may be 0
         self.updates: dict[str, Tensor] = {}
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
-from clove.federation.learner import NetworkLearner, make_optimizer
+from clove.federation.learner import NetworkLearner
+from clove.federation.optimizer import Optimizer
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.simulation import Simulation, StepBatch, Work
@@ -58,11 +58,13 @@ class Sequential(Simulation):
 
     def _train_client(self, work: Work, place: int) -> dict[str, Tensor]:
         own = self._load(stacks.one(work.starts, place))
-        optimizer = make_optimizer(own.values(), work.question.training)
+        optimizer = Optimizer([p.detach() for p in own.values()], work.question.training)
         for loss, _ in self._losses_of_steps(work, place, own):
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            optimizer.step(
+                torch.autograd.grad(
+                    loss, list(own.values()), allow_unused=True, materialize_grads=True
+                )
+            )
         return {name: t.detach().clone() for name, t in self.network.state_dict().items()}
 
     def _client_gradient(self, work: Work, place: int) -> dict[str, Tensor]:
@@ -70,11 +72,11 @@ class Sequential(Simulation):
         total = {name: torch.zeros_like(p) for name, p in own.items()}
         samples = 0
         for loss, size in self._losses_of_steps(work, place, own):
-            for name, part in zip(
-                own, torch.autograd.grad(loss, list(own.values()), allow_unused=True), strict=True
-            ):
-                if part is not None:
-                    total[name] += size * part
+            gradients = torch.autograd.grad(
+                loss, list(own.values()), allow_unused=True, materialize_grads=True
+            )
+            for name, part in zip(own, gradients, strict=True):
+                total[name] += size * part
             samples += size
         state = {name: t.detach().clone() for name, t in self.network.state_dict().items()}
         return state | {name: part / samples for name, part in total.items()}
@@ -82,9 +84,9 @@ class Sequential(Simulation):
     def _losses_of_steps(
         self, work: Work, place: int, own: Mapping[str, Tensor]
     ) -> Iterator[tuple[Tensor, int]]:
-        learner = NetworkLearner(self.network, self.task)
+        learner = NetworkLearner(self.network, self.task, precision=self.precision)
         extras = self._extras(work, place)
-        for rows in work.plans[place]:
+        for rows in work.plans.of(place):
             batch = self._batch(rows, self.train_pool)
             yield work.question.objective(learner, own, batch, extras), len(rows)
 
@@ -113,7 +115,8 @@ class Sequential(Simulation):
                 batch = self._batch(part, pool)
                 # Copies of the buffers: normalising by batch must not move running statistics.
                 state = {n: t.clone() for n, t in model.items()} if batch_statistics else model
-                outputs = functional_call(self.network, dict(state), (batch.x,))
+                learner = NetworkLearner(self.network, self.task, precision=self.precision)
+                outputs = learner.outputs(state, batch.x)
                 losses.append(self.task.loss(outputs, batch.y))
                 if self.task.correct is not None:
                     correct.append(self.task.correct(outputs, batch.y))

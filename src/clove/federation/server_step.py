@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from clove.federation.learner import make_optimizer
+from clove.federation.optimizer import Optimizer
 from clove.federation.parameters import Parameters, pick, replace_rows
 from clove.federation.questions import LocalTraining, Trained
 
@@ -36,11 +36,7 @@ def descended(
     groups = np.flatnonzero(gradients.weights)
     means, moved = pick(gradients.models, groups), pick(models, groups)
     free: dict[str, Tensor] = {n: t for n, t in moved.items() if n not in gradients.values}
-    step = make_optimizer(free.values(), replace(training, optimizer=optimizer, weight_decay=0.0))
-    for name, tensor in free.items():
-        tensor.grad = means[name].to(tensor)
-    step.step()
-    for tensor in free.values():
-        tensor.grad = None
+    step = Optimizer(free.values(), replace(training, optimizer=optimizer, weight_decay=0.0))
+    step.step([means[name].to(tensor) for name, tensor in free.items()])
     values = {name: means[name] for name in gradients.values}
     return replace_rows(models, groups, moved | values)

@@ -21,7 +21,7 @@ from clove import seeds
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
 from clove.federation import parameters as stacks
-from clove.federation.batches import batch_plan, split_by_share
+from clove.federation.batches import Plans, batch_plans, split_by_share
 from clove.federation.memory import ClientMemory
 from clove.federation.norm import has_batch_norm
 from clove.federation.parameters import GroupSums, Indices, Parameters
@@ -61,7 +61,7 @@ class Work:
 
     clients: Indices
     starts: Parameters
-    plans: list[list[Indices]]
+    plans: Plans
     question: Train | Gradients
     places: Indices  # where these clients stand in the question
 
@@ -79,6 +79,7 @@ class Simulation(ABC):
         seed: int = 0,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        precision: str = "",
         stragglers: float = 0.0,
     ) -> None:
         if not 0 <= stragglers < 1:
@@ -86,6 +87,8 @@ class Simulation(ABC):
         self.task, self.seed = task, seed
         self.names = [client.name for client in clients]
         self.device, self.dtype = torch.device(device), dtype
+        self.precision = precision or ("fp64" if dtype == torch.float64 else "fp32")
+        self.models_at_once: int | None = 1  # in loss vectors; None: all
         self.stragglers = stragglers
         self.train_pool = Pool.of([client.train for client in clients], self.device, dtype)
         tests = [client.test for client in clients if client.test is not None]
@@ -232,23 +235,31 @@ class Simulation(ABC):
     def _losses(self, question: Losses, replying: Indices) -> LossVectors:
         clients = question.clients[replying]
         rows = [self.train_pool.rows(client) for client in clients]
-        columns = [
-            self._mean_losses(model, rows, question.batch_statistics)
-            for model in self._each_model(question.models)
-        ]
-        losses = np.stack(columns, axis=1) if len(clients) else np.zeros((0, len(columns)))
+        losses = self._loss_matrix(question, rows)
         if question.unseen is not None:
             self._measure_unseen(question, replying, losses)
         return LossVectors(clients, losses)
 
-    def _each_model(self, models: Parameters | Seeded) -> Iterator[Parameters]:
-        """Yield single models one at a time, making seeded ones only when their turn comes."""
-        if isinstance(models, Seeded):
-            for number in range(models.count):
-                yield self.seeded(models.seed, number)
-        else:
-            for index in range(stacks.count(models)):
-                yield stacks.one(models, index)
+    def _loss_matrix(self, question: Losses, rows: list[Indices]) -> Floats:
+        """Return the mean loss of each model on each client's rows, `[clients, models]`."""
+        models, statistics = question.models, question.batch_statistics
+        if isinstance(models, Seeded):  # each is made when its turn comes, and then forgotten
+            made = (self.seeded(models.seed, number) for number in range(models.count))
+            return np.stack([self._mean_losses(model, rows, statistics) for model in made], axis=1)
+        if not rows:
+            return np.zeros((0, stacks.count(models)))
+        return segment_means(self.run_models(models, rows, self.train_pool, statistics), rows).T
+
+    def run_models(
+        self, models: Parameters, rows: list[Indices], pool: Pool, batch_statistics: int = 0
+    ) -> Tensor:
+        """Return the loss of each model of a stack on each sample, `[models, samples]`."""
+        return torch.stack(
+            [
+                self.run_samples(stacks.one(models, number), rows, pool, batch_statistics)[0]
+                for number in range(stacks.count(models))
+            ]
+        )
 
     def seeded(self, seed: int, number: int) -> dict[str, Tensor]:
         """Return the model every client makes from this seed and number."""
@@ -338,7 +349,7 @@ class Simulation(ABC):
         work = Work(
             clients=clients,
             starts=self._starts(question, places),
-            plans=[self._plan(int(client), share, question) for client in clients],
+            plans=self._plans(clients, share, question),
             question=question,
             places=places,
         )
@@ -367,19 +378,27 @@ class Simulation(ABC):
             self.memory.keep(models.name, clients[new], made)
         return self.memory.kept(models.name, clients)
 
-    def _plan(self, client: int, share: float, question: Train | Gradients) -> list[Indices]:
-        own = self.train_pool.rows(client)
-        part, _ = split_by_share(self.seed, client, len(own), share)
+    def _plans(self, clients: Indices, share: float, question: Train | Gradients) -> Plans:
         training = question.training
         if isinstance(question, Gradients):
             training = replace(training, epochs=1)  # the parameters stand still: once is enough
-        plan = batch_plan(self.seed, self.round, client, own[part], training, self.normalises)
-        if self.normalises and min(map(len, plan)) < 2:
+        rows = [self._training_rows(int(client), share) for client in clients]
+        plans = batch_plans(self.seed, self.round, clients, rows, training, self.normalises)
+        last = (plans.used - 1) % plans.batch_size + 1
+        if self.normalises and last.min() < 2:
             raise CloveError(
-                f"client {client} would train on a batch of one sample, but the network's batch "
-                "normalisation needs at least two; use larger batches, or drop the layer"
+                f"client {clients[last.argmin()]} would train on a batch of one sample, but the "
+                "network's batch normalisation needs at least two; use larger batches, or drop the "
+                "layer"
             )
-        return plan
+        return plans
+
+    def _training_rows(self, client: int, share: float) -> Indices:
+        own = self.train_pool.rows(client)
+        if share >= 1:
+            return own
+        part, _ = split_by_share(self.seed, client, len(own), share)
+        return own[part]
 
     def _samples(self, question: Train | Gradients, places: Indices) -> Floats:
         return self.train_pool.sizes[question.clients[places]].astype(np.float64)
@@ -419,11 +438,11 @@ class Simulation(ABC):
 
     # -------------------------------------------------------------------------------- samples
 
-    def batch(self, rows: Tensor, weight: Tensor, pool: Pool) -> StepBatch:
+    def batch(self, rows: Tensor | slice, weight: Tensor, pool: Pool) -> StepBatch:
         """Gather samples by row."""
         x = pool.x[rows]
         if self.task.target == "x":
-            return StepBatch(x, x.flatten(rows.dim()), weight)
+            return StepBatch(x, x.flatten(1 if isinstance(rows, slice) else rows.dim()), weight)
         assert pool.y is not None
         return StepBatch(x, pool.y[rows], weight)
 
@@ -437,10 +456,10 @@ class Simulation(ABC):
 
 
 def segment_means(values: Tensor, rows: list[Indices]) -> Floats:
-    """Return the mean over each client's samples, added up in double precision."""
+    """Return the mean over each client's samples (the last axis), added up in double precision."""
     sizes = np.array([len(own) for own in rows])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    sums = np.add.reduceat(values.double().cpu().numpy(), starts)
+    sums = np.add.reduceat(values.cpu().double().numpy(), starts, axis=-1)
     return np.asarray(sums / sizes, dtype=np.float64)
 
 

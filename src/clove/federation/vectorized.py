@@ -1,36 +1,40 @@
 """The vectorized engine: clients are a batch dimension.
 
-All clients of a group train at once: their parameters are one stack, a step is one call of the
-gradient mapped over that stack (torch.func), the optimiser acts on the stack as a whole. Clients
-of fewer batches come last in the stack, so those still training are always its first rows. Short
-batches are padded, and padding has no weight in any loss or batch statistic.
+All clients of a group train at once: their parameters are one stack, a step is one run of the
+stacked network and one gradient of the sum of all losses (a client's parameters enter its own loss
+only), the optimiser acts on the stack as a whole. Clients of fewer batches come last in the stack,
+so those still training are always its first rows. Short batches are padded, and padding has no
+weight in any loss or batch statistic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, vmap
 
 from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
-from clove.federation.learner import NetworkLearner, make_optimizer
-from clove.federation.norm import always_by_batch, taped
+from clove.federation.learner import NetworkLearner
+from clove.federation.norm import Tape, always_by_batch, taped
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
-from clove.federation.questions import LocalTraining
+from clove.federation.precision import networks_in
+from clove.federation.questions import Objective, Train
 from clove.federation.simulation import Simulation, StepBatch, Work
+from clove.federation.stacked import OneOfStack, StackedNetwork
+from clove.federation.steps import GroupTraining, client_extras
 from clove.tasks import Task
 
-EVALUATION_BATCH = {"cpu": 512, "cuda": 65536}  # what the caches like, and a GPU
-GROUP_BYTES = {"cpu": 1 << 30, "cuda": 16 << 30}  # what one group of clients may take in training
+EVALUATION_BATCH = {"cpu": 512, "cuda": 16384}  # what the caches like, and a GPU
+KEPT_TRAININGS = 3  # sizes of group whose captured steps are kept
 
 
 class Vectorized(Simulation):
@@ -43,9 +47,12 @@ class Vectorized(Simulation):
     ) -> None:
         """Take `group_size` clients at once; 0: as many as fit."""
         super().__init__(clients, task, **options)
-        self.stacked, self.tape = taped(self.network)
+        self.one, self.tape = taped(self.network)
+        self.stack = StackedNetwork(self.one, self.tape)
+        self.axis = self.stack.client_axis
         self.by_batch = always_by_batch(self.network)
         self.group_size = group_size
+        self._trainings: dict[Any, GroupTraining] = {}
 
     def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:
         """Cut the clients into groups, of like size so that little is padding."""
@@ -58,102 +65,158 @@ class Vectorized(Simulation):
 
     def train_group(self, work: Work) -> Parameters:
         """Train all clients of a group at once."""
-        steps = StackedSteps(self, work)
-        stack = {name: t[steps.order].clone() for name, t in work.starts.items()}
-        optimizer = ShrinkingOptimizer(
-            {name: stack[name] for name in self.trainable}, work.question.training
-        )
-        self.stacked.train()
-        for active, batch, extras in steps:
-            own = {name: t[:active] for name, t in stack.items()}
-            gradients, updates = self._gradients(work, own, batch, extras)
-            optimizer.step(active, gradients)
-            for name, update in updates.items():
-                stack[name][:active] = update
-        return {name: t[steps.back] for name, t in stack.items()}
+        assert isinstance(work.question, Train)
+        with self.said_plainly():
+            return self._training(work).train(work)
+
+    def _training(self, work: Work) -> GroupTraining:
+        """Return the tensors and captured steps for a group of this size, the last used first."""
+        if self.device.type != "cuda":  # nothing is captured: no need to hold the memory
+            return GroupTraining(self, work)
+        key = GroupTraining.key(work)
+        training = self._trainings.pop(key, None) or GroupTraining(self, work)
+        self._trainings[key] = training
+        while len(self._trainings) > KEPT_TRAININGS:
+            self._trainings.pop(next(iter(self._trainings)))
+        return training
+
+    def forget_steps(self) -> None:
+        """Forget captured steps: what they consist of has changed."""
+        self._trainings.clear()
 
     def gradient_group(self, work: Work) -> Parameters:
         """Add up gradients over all batches, each weighted by its samples."""
-        steps = StackedSteps(self, work)
-        stack = {name: t[steps.order].clone() for name, t in work.starts.items()}
+        order = np.argsort(-work.plans.steps, kind="stable")
+        steps = work.plans.steps[order]
+        stack = stacks.pick(work.starts, order)
         total = {name: torch.zeros_like(stack[name]) for name in self.trainable}
-        samples = torch.zeros(len(work.clients), device=self.device, dtype=self.dtype)
-        self.stacked.train()
-        for active, batch, extras in steps:
+        samples = torch.zeros(len(order), device=self.device, dtype=self.dtype)
+        per_client, shared = client_extras(work, order)
+        self.one.train()
+        for step in range(int(steps.max())):
+            active = int(np.sum(steps > step))
+            rows, sizes = work.plans.stacked(order[:active], step)
             own = {name: t[:active] for name, t in stack.items()}
-            gradients, updates = self._gradients(work, own, batch, extras)
-            size = batch.weight.sum(1)
+            batch = self.stacked_batch(
+                torch.as_tensor(rows, device=self.device), torch.as_tensor(sizes).to(self.device)
+            )
+            extras = {name: t[:active] for name, t in per_client.items()}
+            with self.said_plainly():
+                gradients, updates = self.gradients(
+                    work.question.objective, own, batch, extras, shared, padded=True
+                )
+            size = torch.as_tensor(sizes).to(samples)
             samples[:active] += size
             for name, part in gradients.items():
                 total[name][:active] += part * _like(size, part)
             for name, update in updates.items():
                 stack[name][:active] = update
         means = {name: part / _like(samples, part) for name, part in total.items()}
-        return {name: t[steps.back] for name, t in (stack | means).items()}
+        return stacks.pick(stack | means, np.argsort(order))
 
-    def _gradients(
-        self, work: Work, own: Mapping[str, Tensor], batch: StepBatch, extras: Mapping[str, Tensor]
+    def stacked_batch(self, rows: Tensor, sizes: Tensor) -> StepBatch:
+        """Gather rows `[clients, batch]`, of which the first `sizes` count, clients on `axis`."""
+        weight = (torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]).to(self.dtype)
+        if self.axis == 1:
+            rows, weight = rows.T, weight.T
+        return self.batch(rows, weight, self.train_pool)
+
+    def gradients(
+        self,
+        objective: Objective,
+        own: Parameters,
+        batch: StepBatch,
+        extras: Parameters,
+        shared: Parameters,
+        *,
+        padded: bool,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return gradients and new buffers of the stacked clients for one step."""
-        shared = {} if work.question.extras is None else dict(work.question.extras.shared)
+        tape, at = self.tape, self.axis
         fixed = {name: t for name, t in own.items() if name not in self.trainable}
-        inputs = (
-            {name: own[name] for name in self.trainable},
-            fixed,
-            (batch.x, batch.y, batch.weight),
-            dict(extras),
-        )
-        with _said_plainly():
-            return vmap(self._one_gradient(work, shared), randomness="different")(*inputs)
-
-    def _one_gradient(
-        self, work: Work, shared: Mapping[str, Tensor]
-    ) -> Callable[..., tuple[dict[str, Tensor], dict[str, Tensor]]]:
-        objective, tape = work.question.objective, self.tape
+        free = {name: own[name].detach().requires_grad_() for name in self.trainable}
 
         def loss(
-            own: dict[str, Tensor],
-            fixed: dict[str, Tensor],
-            parts: tuple[Tensor, Tensor, Tensor],
-            extras: dict[str, Tensor],
-        ) -> tuple[Tensor, dict[str, Tensor]]:
-            batch = StepBatch(*parts)
-            tape.weight, tape.updates = batch.weight, {}
-            learner = NetworkLearner(self.stacked, self.task, fixed)
-            try:
-                value = objective(learner, own, batch, {**shared, **extras})
-                return value, dict(tape.updates)
-            finally:
-                tape.weight, tape.updates = None, {}
+            free: Parameters, fixed: Parameters, parts: Sequence[Tensor], extras: Parameters
+        ) -> Tensor:
+            learner = StackLearner(self, fixed)
+            return objective(learner, free, StepBatch(*parts), {**shared, **extras})
 
-        return grad(loss, has_aux=True)
+        tape.weight, tape.at, tape.padded, tape.updates = batch.weight, at, padded, {}
+        try:
+            losses = vmap(loss, in_dims=(0, 0, at, 0), randomness="different")(
+                free, fixed, (batch.x, batch.y, batch.weight), dict(extras)
+            )
+            found = torch.autograd.grad(
+                losses.sum(), list(free.values()), allow_unused=True, materialize_grads=True
+            )
+            return dict(zip(free, found, strict=True)), dict(tape.updates)
+        finally:
+            tape.weight, tape.updates = None, {}
 
     # ------------------------------------------------------------------------------ evaluation
+
+    def run_models(
+        self, models: Parameters, rows: list[Indices], pool: Pool, batch_statistics: int = 0
+    ) -> Tensor:
+        """Run all models over all samples, several models at a time where that is faster."""
+        if batch_statistics or self.by_batch:
+            return super().run_models(models, rows, pool, batch_statistics)
+        number = stacks.count(models)
+        at_once = number if self.models_at_once is None else min(self.models_at_once, number)
+        parts = [
+            self._run_stack(
+                stacks.pick(models, np.arange(at, min(at + at_once, number))), rows, pool
+            )
+            for at in range(0, number, at_once)
+        ]
+        return torch.cat([losses for losses, _ in parts])
 
     @torch.no_grad()
     def run_samples(
         self, model: Parameters, rows: list[Indices], pool: Pool, batch_statistics: int = 0
     ) -> tuple[Tensor, Tensor | None]:
         """Run the model over the pooled samples of all clients, in large chunks."""
-        self.stacked.eval()
+        self.one.eval()
         if batch_statistics:
             return self._run_by_batches(model, rows, pool, batch_statistics)
-        losses, correct = [], []
-        for part in self._chunks(rows):
-            index = torch.as_tensor(part, device=self.device)
-            batch = self.batch(index, pool.x.new_ones(1), pool)
-            outputs = functional_call(self.stacked, dict(model), (batch.x,))
-            losses.append(self.task.loss(outputs, batch.y))
-            if self.task.correct is not None:
-                correct.append(self.task.correct(outputs, batch.y))
-        return torch.cat(losses), torch.cat(correct) if correct else None
+        losses, correct = self._run_stack({n: t.unsqueeze(0) for n, t in model.items()}, rows, pool)
+        return losses[0], None if correct is None else correct[0]
 
-    def _chunks(self, rows: list[Indices]) -> list[Indices]:
+    @torch.no_grad()
+    def _run_stack(
+        self, models: Parameters, rows: list[Indices], pool: Pool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run models over samples they share; return losses and correctness, a row a model."""
+        self.one.eval()
+        losses, correct = [], []
+        for part in self._chunks(rows, stacks.count(models)):
+            batch = self.batch(self._rows(part), pool.x.new_ones(1), pool)
+            outputs = self._outputs(models, batch.x, None)
+            targets = batch.y.expand(len(outputs), *batch.y.shape)
+            losses.append(vmap(self.task.loss)(outputs, targets))
+            if self.task.correct is not None:
+                correct.append(vmap(self.task.correct)(outputs, targets))
+        return torch.cat(losses, 1), torch.cat(correct, 1) if correct else None
+
+    def _outputs(self, models: Parameters, x: Tensor, at: int | None) -> Tensor:
+        """Return what each model of a stack makes of the samples, models first."""
+        with self.said_plainly(), networks_in(self.precision, self.device):
+            return self.stack(models, x, at).front().to(self.dtype)
+
+    def _rows(self, part: Indices) -> Tensor | slice:
+        """Return rows as an index; where they follow each other a slice, which copies nothing."""
+        first, last = int(part[0]), int(part[-1])
+        if last - first + 1 == len(part) and bool(np.all(np.diff(part) == 1)):
+            return slice(first, last + 1)
+        return torch.as_tensor(part, device=self.device)
+
+    def _chunks(self, rows: list[Indices], models: int = 1) -> list[Indices]:
         """Cut samples into large chunks, across clients unless a sample's neighbours matter."""
         if self.by_batch:
             return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
         size = EVALUATION_BATCH[self.device.type]
-        return consecutive(np.concatenate(rows), size)
+        return consecutive(np.concatenate(rows), max(size // models, min(size, 2048)))
 
     def _run_by_batches(
         self, model: Parameters, rows: list[Indices], pool: Pool, size: int
@@ -165,8 +228,8 @@ class Vectorized(Simulation):
         for at in range(0, len(cut), chunk):
             index, weight = self._padded(cut[at : at + chunk])
             batch = self.batch(index, weight, pool)
-            with _said_plainly():
-                outputs = vmap(self._one_batch(model))(batch.x, weight)
+            with self.said_plainly(), networks_in(self.precision, self.device):
+                outputs = vmap(self._one_batch(model))(batch.x, weight).to(self.dtype)
             real = weight.bool()
             outputs, targets = outputs[real], batch.y[real]
             losses.append(self.task.loss(outputs, targets))
@@ -176,129 +239,68 @@ class Vectorized(Simulation):
 
     def _one_batch(self, model: Parameters) -> Callable[[Tensor, Tensor], Tensor]:
         def run(x: Tensor, weight: Tensor) -> Tensor:
-            self.tape.weight = weight
-            try:
-                outputs: Tensor = functional_call(self.stacked, dict(model), (x,))
-                return outputs
-            finally:
-                self.tape.weight, self.tape.updates = None, {}
+            return run_one(self.one, self.tape, model, x, weight)
 
         return run
 
     def _padded(self, batches: Sequence[Indices]) -> tuple[Tensor, Tensor]:
         """Return batches as one index and the weight of each sample; padding repeats a sample."""
-        width = max(len(batch) for batch in batches)
-        index = np.zeros((len(batches), width), dtype=np.int64)
-        weight = np.zeros((len(batches), width))
-        for row, batch in enumerate(batches):
-            index[row, : len(batch)] = batch
-            index[row, len(batch) :] = batch[0]
-            weight[row, : len(batch)] = 1
+        sizes = np.array([len(batch) for batch in batches])
+        real = np.arange(sizes.max()) < sizes[:, None]
+        index = np.repeat(np.array([batch[0] for batch in batches])[:, None], sizes.max(), 1)
+        index[real] = np.concatenate(batches)
         return (
             torch.as_tensor(index, device=self.device),
-            torch.as_tensor(weight, device=self.device, dtype=self.dtype),
+            torch.as_tensor(real, device=self.device).to(self.dtype),
         )
 
-
-class StackedSteps:
-    """The steps of a group: at each, how many clients still train, and their batches."""
-
-    def __init__(self, engine: Vectorized, work: Work) -> None:
-        lengths = np.array([len(plan) for plan in work.plans])
-        by_length = np.argsort(-lengths, kind="stable")
-        self._engine, self._work, self._by_length = engine, work, by_length
-        self._active = [int(np.sum(lengths > step)) for step in range(lengths.max())]
-        self.order = torch.as_tensor(by_length, device=engine.device)
-        self.back = torch.as_tensor(np.argsort(by_length), device=engine.device)
-
-    def __iter__(self) -> Iterator[tuple[int, StepBatch, dict[str, Tensor]]]:
-        engine, plans = self._engine, self._work.plans
-        extras = self._extras()
-        for step, active in enumerate(self._active):
-            batches = [plans[place][step] for place in self._by_length[:active]]
-            index, weight = engine._padded(batches)
-            batch = engine.batch(index, weight, engine.train_pool)
-            yield active, batch, {name: t[:active] for name, t in extras.items()}
-
-    def _extras(self) -> dict[str, Tensor]:
-        extras = self._work.question.extras
-        if extras is None:
-            return {}
-        return stacks.pick(extras.per_client, self._work.places[self._by_length])
+    @contextmanager
+    def said_plainly(self) -> Iterator[None]:
+        """Turn torch's error for a network that cannot be stacked into one that says what to do."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, NotImplementedError) as error:
+            if "allocate memory" in str(error):
+                raise
+            raise CloveError(
+                "the vectorized engine cannot run this network or objective: "
+                f"{str(error).splitlines()[0]} Use --engine sequential."
+            ) from error
 
 
-class ShrinkingOptimizer:
-    """An optimiser over a stack of clients that can go on with the first rows only."""
+class StackLearner(NetworkLearner):
+    """What objectives see under vmap: a network for one client, which runs for all at once."""
 
-    def __init__(self, stack: Mapping[str, Tensor], training: LocalTraining) -> None:
-        self._stack, self._training = stack, training
-        self._active = len(next(iter(stack.values())))
-        self._views = dict(stack)
-        self._optimizer = make_optimizer(self._views.values(), training)
+    def __init__(self, engine: Vectorized, fixed: Parameters) -> None:
+        super().__init__(engine.one, engine.task, fixed, engine.precision)
+        self.engine = engine
 
-    def step(self, active: int, gradients: Mapping[str, Tensor]) -> None:
-        """Move the first `active` clients by their gradients; the others are done."""
-        if active < self._active:
-            self._shrink(active)
-        for name, view in self._views.items():
-            view.grad = gradients[name]
-        self._optimizer.step()
-
-    def _shrink(self, active: int) -> None:
-        old, before = self._optimizer, self._views
-        self._active = active
-        self._views = {name: t[:active] for name, t in self._stack.items()}
-        self._optimizer = make_optimizer(self._views.values(), self._training)
-        for name, view in self._views.items():
-            self._optimizer.state[view] = {
-                key: value[:active] if torch.is_tensor(value) and value.dim() else value
-                for key, value in old.state[before[name]].items()
-            }
+    def outputs(self, parameters: Parameters, x: Tensor) -> Tensor:
+        """Run the network with these parameters."""
+        engine, own = self.engine, {**self.fixed, **parameters}
+        with networks_in(engine.precision, x.device):
+            if torch._C._functorch.maybe_current_level() == 1:
+                outputs: Tensor = OneOfStack.apply(  # type: ignore[no-untyped-call]
+                    engine.stack, tuple(own), x, *own.values()
+                )
+            else:  # an objective that differentiates by itself: the rule above is not for it
+                outputs = run_one(engine.one, engine.tape, own, x, x.new_ones(len(x)))
+        return outputs.to(engine.dtype)
 
 
-def fitting_group(engine: Vectorized, training: LocalTraining) -> int:
-    """Return how many clients fit in memory at once, by what a client takes in training."""
-    numbers = sum(t.numel() for t in engine.network.state_dict().values())
-    activations = _activations(engine) * min(
-        training.batch_size, int(engine.train_pool.sizes.max())
-    )
-    # Parameters, gradients, two moments and scratch; outputs are kept for the way back.
-    per_client = (6 * numbers + 3 * activations) * torch.finfo(engine.dtype).bits // 8
-    return max(1, int(GROUP_BYTES.get(engine.device.type, 1 << 30) // per_client))
-
-
-def _activations(engine: Vectorized) -> int:
-    """Return how many numbers the network's layers put out for one sample."""
-    total = 0
-
-    def add(_module: object, _inputs: object, output: object) -> None:
-        nonlocal total
-        if torch.is_tensor(output):
-            total += output.numel()
-
-    layers = [m for m in engine.network.modules() if not list(m.children())]
-    hooks = [layer.register_forward_hook(add) for layer in layers]
+def run_one(
+    network: torch.nn.Module, tape: Tape, model: Parameters, x: Tensor, weight: Tensor
+) -> Tensor:
+    """Run one model with batch statistics of the samples that count, and leave no trace."""
+    before = tape.weight, tape.updates
+    tape.weight, tape.updates = weight, {}
     try:
-        with torch.no_grad():
-            engine.network.eval()(engine.train_pool.x[:1])
+        outputs: Tensor = functional_call(network, dict(model), (x,))
+        return outputs
     finally:
-        for hook in hooks:
-            hook.remove()
-    return total
-
-
-@contextmanager
-def _said_plainly() -> Iterator[None]:
-    """Turn torch's error for a network that cannot be stacked into one that says what to do."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, NotImplementedError) as error:
-        raise CloveError(
-            "the vectorized engine cannot run this network or objective: "
-            f"{str(error).splitlines()[0]} Use --engine sequential."
-        ) from error
+        tape.weight, tape.updates = before
 
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from clove.errors import CloveError
 from clove.federation import Parameters, Simulation, initial_models
 from clove.federation.engines import EngineChoice, find_device, make_engine
 from clove.federation.parameters import Indices, move
+from clove.federation.precision import dtype_of, find_precision
 from clove.runs.settings import OWN_CLIENTS, OWN_NETWORK, Settings
 from clove.tasks import TASKS, Task, named_task
 
@@ -40,7 +40,6 @@ MODEL_FOR = {  # the paper's, where they do not follow from the shape
     ("amazon", "classification"): "amazon-mlp",
     ("agnews", "classification"): "text-cnn",
 }
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,8 @@ def _model_for(settings: Settings, kind: str, shape: tuple[int, ...]) -> str:
 def prepare(settings: Settings, clients: Clients) -> Prepared:
     """Make the federation and the algorithm, and settle what was left to `auto`."""
     device = find_device(settings.device)
-    dtype = DTYPES[settings.precision]
+    precision = find_precision(settings.precision, device)
+    dtype = dtype_of(precision)
     federation, choice = make_engine(
         settings.engine,
         clients.clients,
@@ -191,6 +191,12 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         seed=settings.seed,
         device=device,
         dtype=dtype,
+        precision=precision,
+        memory=settings.memory,
+        kernels=settings.kernels,
+        models_at_once=settings.models_at_once,
+        compiled=settings.compile,
+        rounds=settings.rounds,
         stragglers=settings.stragglers,
     )
     settings = replace(
@@ -198,6 +204,10 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         engine=choice.engine,
         group_size=choice.group_size,
         device=str(device),
+        precision=precision,
+        kernels=",".join(choice.kernels) or "auto",
+        models_at_once=choice.models_at_once,
+        compile="on" if choice.compiled else "off",
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
         data_dir=_absolute(settings.data_dir),
@@ -233,24 +243,3 @@ def threads_restored() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def repeatable(device: torch.device) -> Iterator[None]:
-    """Make torch use GPU kernels of full precision that give the same bits every time."""
-    if device.type != "cuda":  # what we use of the CPU's kernels does so anyway
-        yield
-        return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    cudnn = torch.backends.cudnn
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        *(cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32),
-    )
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = True, False, False
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before[1:]

@@ -16,8 +16,9 @@ from clove.algorithms import Asking, Outcome
 from clove.errors import CloveError
 from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Simulation
 from clove.federation.parameters import Indices
+from clove.federation.precision import kernels_of
 from clove.federation.questions import Gradients, Question, Train
-from clove.runs.build import Prepared, repeatable
+from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
 
 Record = dict[str, Any]
@@ -95,7 +96,8 @@ def run_rounds(
     progress: Progress, folder: RunFolder | None = None, watch: Watcher | None = None
 ) -> Progress:
     """Go on from where a run is to its last round."""
-    with repeatable(progress.prepared.federation.device):
+    federation = progress.prepared.federation
+    with kernels_of(federation.precision, federation.device):
         while progress.round < progress.prepared.settings.rounds:
             _one_round(progress)
             if folder is not None:

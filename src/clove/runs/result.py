@@ -17,6 +17,7 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import LossVectors, Sequential
 from clove.federation.parameters import count, move, one
+from clove.federation.precision import dtype_of
 from clove.report.figures import Curves, draw
 from clove.runs.folder import PICTURE, RunFolder, plain_errors
 from clove.runs.loop import Progress, Record, drive
@@ -141,8 +142,7 @@ class Result:
         if self._story.algorithm().personal and self._story.assignment[index] < 0:
             raise CloveError(f"client {index} never took part: it has no model")
         state = one(self._story.models, index)
-        precision = torch.float64 if self.settings.precision == "float64" else torch.float32
-        module = self._task().build().to(precision)
+        module = self._task().build().to(dtype_of(self.settings.precision))
         module.load_state_dict({name: t.detach().cpu() for name, t in state.items()})
         return module.eval()
 
@@ -152,7 +152,7 @@ class Result:
         expected, got = self._story.inputs, newcomer.train[0].shape[1:]
         if got != expected:
             raise CloveError(f"the newcomer's samples have shape {got}, the run's {expected}")
-        dtype = torch.float64 if self.settings.precision == "float64" else torch.float32
+        dtype = dtype_of(self.settings.precision)
         alone = Sequential([newcomer], self._task(), seed=self.settings.seed, dtype=dtype)
         state = on_cpu(self._story.state, dtype)
         asking = self._story.algorithm().newcomers(state, np.array([0]))

@@ -17,6 +17,8 @@ from clove.algorithms import find_algorithm
 from clove.data import DATASETS, dataset_options, find_mixing, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
+from clove.federation.engines import COMPILE
+from clove.federation.precision import PRECISIONS
 from clove.tasks import TASKS, check_model
 
 MOST_THREADS = 1024
@@ -59,7 +61,11 @@ class Settings:
     engine: str = "auto"
     group_size: int = 0
     device: str = "auto"
-    precision: str = "float32"
+    precision: str = "auto"
+    memory: float = 0.0
+    kernels: str = "auto"
+    models_at_once: int = -1
+    compile: str = "auto"
     threads: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -72,11 +78,12 @@ class Settings:
                 raise CloveError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if self.threads > MOST_THREADS:
             raise CloveError(f"threads must be at most {MOST_THREADS}, not {self.threads}")
-        for name in ("seed", "threads", "group_size", "momentum", "weight_decay"):
+        for name in ("seed", "threads", "group_size", "momentum", "weight_decay", "memory"):
             if getattr(self, name) < 0:
                 raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if self.precision not in ("float32", "float64"):
-            raise unknown_name("precision", self.precision, ("float32", "float64"))
+        for name, known in (("precision", PRECISIONS), ("compile", COMPILE)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
         if self.task not in ("auto", *TASKS):
             raise unknown_name("task", self.task, ("auto", *TASKS))
         if self.model != OWN_NETWORK:
@@ -119,7 +126,10 @@ SECTIONS = {
         *("momentum", "weight_decay"),
     ),
     "federation": ("participation", "stragglers"),
-    "machine": ("engine", "group_size", "device", "precision", "threads", "data_dir"),
+    "machine": (
+        *("engine", "group_size", "device", "precision", "memory", "threads"),
+        *("kernels", "models_at_once", "compile", "data_dir"),
+    ),
 }
 
 

@@ -1,0 +1,66 @@
+"""How much memory there is, and how many clients fit in it at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from clove.errors import CloveError
+from clove.federation.questions import LocalTraining
+
+if TYPE_CHECKING:
+    from clove.federation.vectorized import Vectorized
+
+SHARE = 0.5  # of the free memory, unless told otherwise
+
+
+def memory_limit(gigabytes: float, device: torch.device) -> int:
+    """Return the bytes that training may take: as told, or for 0 a share of what is free."""
+    if gigabytes < 0:
+        raise CloveError(f"memory must be a number of gigabytes above zero, not {gigabytes}")
+    return int(gigabytes * 1e9) or int(SHARE * free_bytes(device))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return how much memory is free on the device."""
+    if device.type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return free
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        return known["MemAvailable"]
+    except (OSError, ValueError, KeyError, IndexError):  # no Linux: half of all there is
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def fitting_group(engine: Vectorized, training: LocalTraining, limit: int) -> int:
+    """Return how many clients fit in so many bytes at once, by what a client takes in training."""
+    numbers = sum(t.numel() for t in engine.network.state_dict().values())
+    batch = min(training.batch_size, int(engine.train_pool.sizes.max()))
+    # Parameters, their start and result, gradients, two moments; outputs are kept for the way back.
+    per_client = (7 * numbers + 3 * batch * activations(engine)) * torch.finfo(engine.dtype).bits
+    return max(1, int(limit // (per_client // 8)))
+
+
+def activations(engine: Vectorized) -> int:
+    """Return how many numbers the network's layers put out for one sample."""
+    total = 0
+
+    def add(_module: object, _inputs: object, output: object) -> None:
+        nonlocal total
+        if torch.is_tensor(output):
+            total += output.numel()
+
+    layers = [m for m in engine.network.modules() if not list(m.children())]
+    hooks = [layer.register_forward_hook(add) for layer in layers]
+    try:
+        with torch.no_grad():
+            engine.network.eval()(engine.train_pool.x[:1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return total

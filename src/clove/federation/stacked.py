@@ -1,0 +1,463 @@
+"""A network for a stack of models: what torch.func.vmap does, with the client axis where it pays.
+
+Samples, activations and parameters of many clients are single tensors. Convolutions of all clients
+are one grouped convolution, whose input has clients and channels on one axis; pooling, activation
+and batch normalisation work on the same tensor, without a copy between layers. Layers that are not
+known here, and networks that are no `nn.Sequential`, go through vmap.
+
+`at` says where the client axis of a tensor is: 0, 1, or None where all clients share it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from clove.federation.norm import Tape, TapedBatchNorm
+
+Stack = Mapping[str, Tensor]
+At = int | None
+
+ELEMENTWISE = (nn.ReLU, nn.Sigmoid, nn.Tanh, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.Dropout)
+POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+KERNELS = ("grouped", "channels-last", "unfolded", "one by one")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A tensor of many clients, and where their axis is."""
+
+    tensor: Tensor
+    at: At
+
+    def front(self) -> Tensor:
+        """Return it with the clients' axis first."""
+        assert self.at is not None
+        return self.tensor.movedim(self.at, 0)
+
+    def second(self) -> Tensor:
+        """Return it with the clients' axis second, after the samples."""
+        assert self.at is not None
+        return self.tensor.movedim(self.at, 1)
+
+
+class Layer:
+    """One layer of a stacked network."""
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Run it with the parameters of each client."""
+        raise NotImplementedError
+
+
+class Elementwise(Layer):
+    """A layer that treats every number alike, so that axes do not matter to it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Run the module on the tensor as it is."""
+        return Spread(self.module(x.tensor), x.at)
+
+
+class Flatten(Layer):
+    """Everything of a sample on one axis."""
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Flatten behind samples and clients."""
+        return Spread(x.tensor.flatten(1 if x.at is None else 2), x.at)
+
+
+class Pool(Layer):
+    """Pooling of images: clients join the channels, or the samples, wherever they stand."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Pool each channel by itself."""
+        if x.at is None:
+            return Spread(self.module(x.tensor), None)
+        sizes = x.tensor.shape[x.at : x.at + 2]
+        return Spread(_split(self.module(x.tensor.flatten(x.at, x.at + 1)), x.at, sizes), x.at)
+
+
+class Linear(Layer):
+    """A matrix for each client."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Multiply each client's samples by its matrix."""
+        weight, bias = own[f"{self.name}weight"], own.get(f"{self.name}bias")
+        if x.at is None:
+            y = x.tensor @ weight.flatten(0, 1).mT
+            y = y if bias is None else y + bias.flatten()
+            return Spread(_split(y, -1, weight.shape[:2]).movedim(-2, 1), 1)
+        inputs = x.front()
+        between = inputs.shape[1:-1]
+        inputs = inputs.flatten(1, -2)
+        if bias is None:
+            y = torch.bmm(inputs, weight.mT)
+        else:
+            y = torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT)
+        return Spread(_split(y, 1, between), 0)
+
+
+class Convolution(Layer):
+    """A set of filters for each client, by one of `KERNELS`."""
+
+    def __init__(self, module: nn.Conv2d, name: str) -> None:
+        self.module, self.name, self.kernel = module, name, KERNELS[0]
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Convolve each client's images with its filters."""
+        bias = own.get(f"{self.name}bias")
+        return self.convolve(own[f"{self.name}weight"], bias, x)
+
+    def convolve(self, weight: Tensor, bias: Tensor | None, x: Spread) -> Spread:
+        """Convolve with these filters."""
+        clients = len(weight)
+        if x.at is None or clients == 1:
+            return self._shared(weight, bias, x)
+        if self.kernel == "one by one":
+            return self._one_by_one(weight, bias, x.front())
+        if self.kernel == "unfolded":
+            return self._unfolded(weight, bias, x.front())
+        images = x.second().flatten(1, 2)
+        if self.kernel == "channels-last":
+            images = images.contiguous(memory_format=torch.channels_last)
+        y = self._plain(images, weight.flatten(0, 1), _flat(bias), groups=clients)
+        return Spread(_split(y, 1, (clients, -1)), 1)
+
+    def _plain(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
+        module = self.module
+        return F.conv2d(
+            x, weight, bias, module.stride, module.padding, module.dilation, groups=groups
+        )
+
+    def _shared(self, weight: Tensor, bias: Tensor | None, x: Spread) -> Spread:
+        """Convolve images that are everybody's: all filters are those of one convolution."""
+        images = x.tensor if x.at is None else x.tensor.squeeze(x.at)
+        y = self._plain(images, weight.flatten(0, 1), _flat(bias))
+        return Spread(_split(y, 1, (len(weight), -1)), 1)
+
+    def _one_by_one(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Spread:
+        biases: Sequence[Tensor | None] = [None] * len(weight) if bias is None else list(bias)
+        parts = [self._plain(*own) for own in zip(x, weight, biases, strict=True)]
+        return Spread(torch.stack(parts, 1), 1)
+
+    def _unfolded(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Spread:
+        """Write out the window under each place of a filter, and multiply matrices."""
+        windows = self._windows(x)  # clients, samples, channels, height, width, rows, columns
+        clients, samples, _, height, width = windows.shape[:5]
+        columns = windows.permute(0, 1, 3, 4, 5, 6, 2).flatten(4).flatten(1, 3)
+        filters = weight.permute(0, 3, 4, 2, 1).flatten(1, 3)
+        y = torch.bmm(columns, filters)
+        y = y if bias is None else y + bias.unsqueeze(1)
+        return Spread(y.view(clients, samples, height, width, -1).movedim(-1, 2), 0)
+
+    def _windows(self, x: Tensor) -> Tensor:
+        assert not isinstance(self.module.padding, str)
+        (top, left), (down, right) = self.module.padding, self.module.stride
+        x = F.pad(x, (left, left, top, top)) if top or left else x
+        rows, columns = self.module.kernel_size
+        return x.unfold(3, rows, down).unfold(4, columns, right)
+
+
+class Normalisation(Layer):
+    """Batch normalisation of each client's own batch."""
+
+    def __init__(self, module: TapedBatchNorm, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Normalise by running statistics in evaluation, by those of the real samples else."""
+        if x.at is None or (tape.padded and tape.weight is not None) or self._by_count():
+            return _by_vmap(self.module, self.name, own, x, tape)
+        clients = x.tensor.shape[x.at]
+        mean, variance = (self._running(own, tape, which) for which in ("mean", "var"))
+        training = tape.weight is not None or mean is None
+        y = F.batch_norm(
+            x.second().flatten(1, 2),
+            _flat(mean),
+            _flat(variance),
+            _flat(own.get(f"{self.name}weight")),
+            _flat(own.get(f"{self.name}bias")),
+            training=training,
+            momentum=self.module.momentum or 0.0,
+            eps=self.module.eps,
+        )
+        if training and mean is not None and variance is not None:
+            seen = f"{self.name}num_batches_tracked"
+            tape.updates |= {
+                f"{self.name}running_mean": mean,
+                f"{self.name}running_var": variance,
+                seen: tape.updates.get(seen, own[seen]) + 1,
+            }
+        return Spread(_split(y, 1, (clients, -1)), 1)
+
+    def _by_count(self) -> bool:
+        return self.module.momentum is None
+
+    def _running(self, own: Stack, tape: Tape, which: str) -> Tensor | None:
+        """Return running statistics; in training a copy, which torch then moves on."""
+        name = f"{self.name}running_{which}"
+        latest = tape.updates.get(name, own.get(name))
+        if latest is None or tape.weight is None:
+            return latest
+        return latest.detach().clone()
+
+    def folded(self, own: Stack) -> tuple[Tensor, Tensor]:
+        """Return the scale and shift it comes to in evaluation, `[clients, channels]` each."""
+        mean, variance = own[f"{self.name}running_mean"], own[f"{self.name}running_var"]
+        scale = (variance + self.module.eps).rsqrt()
+        scale = scale * own[f"{self.name}weight"] if f"{self.name}weight" in own else scale
+        shift = -mean * scale
+        return scale, shift + own[f"{self.name}bias"] if f"{self.name}bias" in own else shift
+
+
+class PooledConvolution(Layer):
+    """Convolution, batch normalisation if any, ReLU and max-pooling, in a cheaper order.
+
+    Adding a bias and cutting off below nought change no order between numbers, so the largest of a
+    window can be taken first: the same result but for rounding, from a quarter of the work. In
+    evaluation batch normalisation is a scale and a shift, which join the filters and the bias.
+    """
+
+    def __init__(
+        self, convolution: Convolution, normalisation: Normalisation | None, pool: Pool
+    ) -> None:
+        self.convolution, self.normalisation, self.pool = convolution, normalisation, pool
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Run all of them."""
+        if self.normalisation is not None and (
+            tape.weight is not None or self.normalisation.module.running_mean is None
+        ):
+            y = self.normalisation(own, self.convolution(own, x, tape), tape)
+            return self.pool(own, Spread(y.tensor.relu(), y.at), tape)
+        weight, shift = self._folded(own)
+        y = self.pool(own, self.convolution.convolve(weight, None, x), tape)
+        if shift is not None:
+            shift = shift if y.at == 1 else shift.unsqueeze(1)  # as wide as the channels' axis
+            y = Spread(y.tensor + shift.to(y.tensor.dtype)[..., None, None], y.at)
+        return Spread(y.tensor.relu(), y.at)
+
+    def _folded(self, own: Stack) -> tuple[Tensor, Tensor | None]:
+        name = self.convolution.name
+        weight, bias = own[f"{name}weight"], own.get(f"{name}bias")
+        if self.normalisation is None:
+            return weight, bias
+        scale, shift = self.normalisation.folded(own)
+        shift = shift if bias is None else shift + bias * scale
+        return weight * scale[..., None, None, None], shift
+
+
+class Other(Layer):
+    """Any other module, by vmap."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Map the module over the clients."""
+        return _by_vmap(self.module, self.name, own, x, tape)
+
+
+class StackedNetwork:
+    """A network that runs many models at once."""
+
+    def __init__(self, network: nn.Module, tape: Tape) -> None:
+        """Take a network whose batch normalisation is on the tape (see `norm.taped`)."""
+        self.tape, self.compiled = tape, False
+        self.layers = _cheaper(_layers(network, ""))
+        self._by_compiler: Callable[..., tuple[Tensor, At, dict[str, Tensor]]] | None = None
+
+    @property
+    def convolutions(self) -> list[Convolution]:
+        """All convolutions, whose kernels may be chosen."""
+        found = [
+            layer.convolution if isinstance(layer, PooledConvolution) else layer
+            for layer in self.layers
+        ]
+        return [layer for layer in found if isinstance(layer, Convolution)]
+
+    @property
+    def client_axis(self) -> int:
+        """Where samples should have the clients' axis: second for convolutions, else first."""
+        return 1 if self.convolutions else 0
+
+    def use(self, kernels: Sequence[str]) -> None:
+        """Choose the kernels of the convolutions, in their order."""
+        for layer, kernel in zip(self.convolutions, kernels, strict=False):
+            layer.kernel = kernel
+
+    def __call__(self, own: Stack, x: Tensor, at: At) -> Spread:
+        """Run each client's model over its samples, or over those all share."""
+        if not self.compiled:
+            return self._run(own, x, at)
+        if self._by_compiler is None:
+            self._by_compiler = torch.compile(self._run_apart, dynamic=False)
+        outputs, axis, self.tape.updates = self._by_compiler(own, x, at, self.tape.updates)
+        return Spread(outputs, axis)
+
+    def _run(self, own: Stack, x: Tensor, at: At) -> Spread:
+        spread = Spread(x, at)
+        for layer in self.layers:
+            spread = layer(own, spread, self.tape)
+        return spread
+
+    def _run_apart(
+        self, own: Stack, x: Tensor, at: At, updates: dict[str, Tensor]
+    ) -> tuple[Tensor, At, dict[str, Tensor]]:
+        """Run, with all that goes in and comes out where a compiler can see it."""
+        self.tape.updates = updates
+        spread = self._run(own, x, at)
+        return spread.tensor, spread.at, self.tape.updates
+
+
+def can_compile(device: torch.device) -> bool:
+    """Say whether torch's compiler has what it needs here: Triton on a GPU, or a C++ compiler."""
+    if device.type == "cuda":
+        return find_spec("triton") is not None
+    return any(map(shutil.which, ("g++", "clang++", "c++")))
+
+
+class OneOfStack(torch.autograd.Function):
+    """Lets code that vmap runs for one client call a `StackedNetwork` for all of them.
+
+    Under vmap torch calls the rule below with the tensors of all clients; it is differentiated from
+    outside, like any other function of tensors.
+    """
+
+    @staticmethod
+    def forward(*_inputs: Any) -> Any:
+        """Refuse: there is no stack outside vmap."""
+        raise RuntimeError("a stacked network runs under vmap only")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep nothing."""
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[At, ...],
+        network: Callable[[Stack, Tensor, At], Spread],
+        names: tuple[str, ...],
+        x: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, At]:
+        """Run the network for all clients."""
+        own = {
+            name: tensor.expand(info.batch_size, *tensor.shape)
+            if at is None
+            else tensor.movedim(at, 0)
+            for name, tensor, at in zip(names, tensors, in_dims[3:], strict=True)
+        }
+        y = network(own, x, in_dims[2])
+        return y.tensor, y.at
+
+
+def _by_vmap(module: nn.Module, name: str, own: Stack, x: Spread, tape: Tape) -> Spread:
+    """Run a module for each client by vmap, and take its new statistics off the tape."""
+    mine = {n.removeprefix(name): t for n, t in own.items() if n.startswith(name)}
+    known = {n for n, _ in [*module.named_parameters(), *module.named_buffers()]}
+    mine = {n: t for n, t in mine.items() if n in known}
+    before, weight, axis = tape.updates, tape.weight, tape.at
+
+    def run(one: Stack, sample: Tensor, counts: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        tape.updates, tape.weight = {}, counts
+        outputs: Tensor = functional_call(module, dict(one), (sample,))
+        return outputs, dict(tape.updates)
+
+    latest = {n: before.get(name + n, t) for n, t in mine.items()}
+    try:
+        outputs, updates = vmap(
+            run, in_dims=(0, x.at, None if weight is None else axis), randomness="different"
+        )(latest, x.tensor, weight)
+    finally:
+        tape.updates, tape.weight = before, weight
+    tape.updates = before | updates
+    return Spread(outputs, 0)
+
+
+def _layers(module: nn.Module, name: str) -> list[Layer]:
+    if isinstance(module, nn.Sequential):
+        return [
+            layer
+            for child, inner in module.named_children()
+            for layer in _layers(inner, f"{name}{child}.")
+        ]
+    return [_layer(module, name)]
+
+
+def _layer(module: nn.Module, name: str) -> Layer:
+    kind = type(module)
+    if kind in ELEMENTWISE:
+        return Elementwise(module)
+    if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
+        return Flatten()
+    if kind is nn.Linear:
+        return Linear(name)
+    if kind in POOLS and not getattr(module, "return_indices", False):
+        return Pool(module)
+    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d and _usual(module):
+        return Convolution(module, name)
+    if isinstance(module, TapedBatchNorm):
+        return Normalisation(module, name)
+    return Other(module, name)
+
+
+def _usual(module: nn.Conv2d) -> bool:
+    """Say whether all kernels can do this convolution."""
+    plain = module.groups == 1 and module.dilation == (1, 1)
+    return plain and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+
+
+def _cheaper(layers: list[Layer]) -> list[Layer]:
+    """Join convolution, normalisation, ReLU and max-pooling where they follow each other."""
+    joined: list[Layer] = []
+    at = 0
+    while at < len(layers):
+        first = layers[at]
+        norm, rest = None, layers[at + 1 : at + 4]
+        if rest and isinstance(rest[0], Normalisation):
+            norm, rest = rest[0], rest[1:]
+        if isinstance(first, Convolution) and len(rest) >= 2 and _relu_then_max(*rest[:2]):
+            assert isinstance(rest[1], Pool)
+            joined.append(PooledConvolution(first, norm, rest[1]))
+            at += 3 if norm is None else 4
+        else:
+            joined.append(first)
+            at += 1
+    return joined
+
+
+def _relu_then_max(relu: Layer, pool: Layer) -> bool:
+    return (
+        isinstance(relu, Elementwise)
+        and isinstance(relu.module, nn.ReLU)
+        and isinstance(pool, Pool)
+        and isinstance(pool.module, nn.MaxPool2d)
+    )
+
+
+def _split(tensor: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
+    """Make several axes of one."""
+    whole: Tensor = tensor.unflatten(axis, sizes)  # type: ignore[no-untyped-call]
+    return whole
+
+
+def _flat(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.flatten(0, 1)
