@@ -144,12 +144,27 @@ def test_a_settings_file_repeats_a_run() -> None:
     assert first == second
 
 
-def test_options_go_before_set_and_set_before_the_file() -> None:
+def test_options_and_set_go_before_the_file() -> None:
     Path("mine.toml").write_text('seed = 1\nrounds = 3\nalgorithm = "ifca"\n[data]\nclusters = 2\n')
-    words = ("run", "mine.toml", "--set", "rounds=2", "--set", "seed=2", "--seed", "3", "--json")
+    words = ("run", "mine.toml", "--set", "rounds=2", "--seed", "3", "--json")
     found = json.loads(works(*words, "--engine", "vectorized").stdout)
     assert (found["algorithm"], found["rounds"], found["seed"]) == ("ifca", 2, 3)
     assert found["clients"] == 10
+
+
+@pytest.mark.parametrize("command", [("run",), ("compare", "--algorithms", "fedavg")], ids=str)
+def test_a_setting_is_given_once(command: tuple[str, ...]) -> None:
+    words = (*command, "--dataset", "digits", "--out", "mine", "--set")
+    said = fails(*words, "dataset=mnist")
+    assert "dataset is given twice, by --dataset and by --set: give it once" in said
+    assert "rounds is given twice, by --set" in fails(*words, "rounds=1", "--set", "rounds=2")
+    assert not Path("mine").exists()
+
+
+@pytest.mark.parametrize("name", ["algorithm", "algorithms", "seeds", "out", "watch"])
+def test_what_a_comparison_has_options_for_is_not_set(name: str) -> None:
+    said = fails("compare", "--algorithms", "fedavg", "--set", f"{name}=2", "--out", "mine")
+    assert f"{name} cannot be given by --set in a comparison" in said
 
 
 @pytest.mark.parametrize(
@@ -327,7 +342,7 @@ def test_comparisons_that_cannot_be_meant_are_refused() -> None:
     assert "unknown algorithm 'fedavgg': did you mean 'fedavg'?" in fails(
         *("compare", "--algorithms", "fedavgg", "--out", "mine")
     )
-    assert "unknown setting 'probes'" in fails(
+    assert "'probes' is an option of algorithm clove, not of fedavg" in fails(
         *("compare", "--algorithms", "fedavg", "--set", "probes=trained", "--out", "mine")
     )
     works("compare", "--algorithms", "fedavg", *QUICK, "--out", "mine")

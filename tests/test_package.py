@@ -94,7 +94,8 @@ def parts(room: str) -> set[str]:
 COMMON = {"clove.errors", "clove.seeds", "clove.folders"}
 WALLS = {
     "clustering": {"numpy", "scipy", "sklearn", "clove.errors"},
-    "data": {"numpy", "scipy", "sklearn", "pandas", "PIL", *COMMON},
+    # The last two only where they are installed, for Flower's partitioners.
+    "data": {"numpy", "scipy", "sklearn", "pandas", "PIL", *COMMON, "datasets", "flwr_datasets"},
     "tasks": {"torch", "clove.errors"},
     "federation": {"numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"},
     "algorithms": {"numpy", "clove.clustering", "clove.federation", "clove.errors", "clove.seeds"},

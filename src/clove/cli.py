@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from clove import data_cli
-from clove.terminal import err, out, pair, plain_words
+from clove.errors import CloveError
+from clove.terminal import err, given_once, note, out, pair, plain_words
 
 if TYPE_CHECKING:
     from clove.report.live import Live
@@ -133,6 +134,7 @@ def compare(
     with plain_words(), _live(quiet) as live:
         from clove.runs.compare import compare as run_comparison
 
+        _refuse_own_options(set_)
         named = _named(settings, set_, given)
         named.pop("algorithm", None)
         what = f"{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
@@ -195,12 +197,20 @@ def options(
 
 
 def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings by name: from the file, then from --set, then from the options."""
+    """Return settings by name: from the file, unless --set or an option says otherwise."""
     from clove.runs.settings import read_settings
 
     settings = {} if file is None else read_settings(file)
-    settings |= dict(pair(text) for text in pairs or [])
-    return settings | {n: given[n] for n in OPTIONS if given.get(n) is not None}
+    return settings | given_once(pairs, {name: given.get(name) for name in OPTIONS})
+
+
+def _refuse_own_options(pairs: list[str] | None) -> None:
+    """Refuse in --set what `compare` takes as options, and names that are no settings."""
+    for name, _ in map(pair, pairs or []):
+        if name in ("algorithm", "algorithms", "seeds", "out", "watch"):
+            option = "--algorithms" if name.startswith("algorithm") else f"--{name}"
+            hint = "" if name == "watch" else f": use {option}"
+            raise CloveError(f"{name} cannot be given by --set in a comparison{hint}")
 
 
 def free_folder(name: str) -> Path:
@@ -235,13 +245,15 @@ def _show(
         print(json.dumps(found | {"folder": str(home)}))
         return
     from clove.report.tables import as_rich, figures
+    from clove.runs.settings import data_title
 
     one = summaries[0]
-    title = f"{one['dataset']}, {one['mixing']}: {one['clients']} clients, {one['rounds']} rounds"
+    what = data_title(one["dataset"], one["mixing"])
+    title = f"{what}: {one['clients']} clients, {one['rounds']} rounds"
     roomy = out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
     roomy.print(as_rich(figures(summaries), title))
     for remark in dict.fromkeys(s["remark"] for s in summaries if s["remark"]):
-        out.print(f"[yellow]note:[/] {escape(remark)}", soft_wrap=True)
+        note(remark)
     out.print(f"folder   {escape(str(home))}", soft_wrap=True)
     out.print(f"picture  {escape(str(home / 'picture.png'))}", soft_wrap=True)
 

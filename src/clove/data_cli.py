@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -18,7 +20,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from clove.terminal import err, out, pair, plain_words
+from clove.errors import CloveError, unknown_name
+from clove.terminal import err, given_once, note, out, plain_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, check, fetch, show.")
 
@@ -57,9 +63,10 @@ def list_data_sets(data_dir: DataDir = None) -> None:
 def check(name: Name, data_dir: DataDir = None) -> None:
     """Verify a data set: checksums where published, counts, shapes, labels."""
     with plain_words(), err.status(f"checking {escape(name)}"):
-        from clove.data import check_dataset
+        from clove.data import check_dataset, dataset_card
 
         report = check_dataset(name, data_dir)
+        about = dataset_card(name).description
     table = Table(title=f"{name}, {report.where}", box=SIMPLE_HEAD, pad_edge=False)
     for title in ("", "what", "found"):
         table.add_column(title, overflow="fold")
@@ -67,6 +74,7 @@ def check(name: Name, data_dir: DataDir = None) -> None:
         mark = "[green]ok[/]" if one.ok else "[bold red]WRONG[/]"
         table.add_row(mark, escape(one.what), escape(one.detail))
     out.print(table)
+    out.print(escape(about))
     if not report.ok:
         raise typer.Exit(1)
 
@@ -95,7 +103,7 @@ def fetch(
 def show(
     dataset: Annotated[str, typer.Option(help="Data set, e.g. digits.")],
     mixing: Annotated[str, typer.Option(help="Mixing, e.g. label-skew-1.")],
-    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the partition (default 0).")] = None,
     data_dir: DataDir = None,
     picture: Annotated[Path, typer.Option(help="Where to write the figure.")] = Path("clients.png"),
     set_: Set = None,
@@ -104,40 +112,69 @@ def show(
     with plain_words():
         from clove.report.data_figure import draw_clients
         from clove.runs.build import mixed_clients
-        from clove.runs.folder import plain_errors
         from clove.runs.settings import from_names
 
-        named = {"dataset": dataset, "mixing": mixing, "seed": seed, "data_dir": data_dir}
-        settings = from_names(**named, **_options(set_))
+        picture = _checked_picture(picture)
+        options = {"dataset": dataset, "mixing": mixing, "seed": seed, "data_dir": data_dir}
+        settings = from_names(**given_once(set_, options))
         data, mixed = mixed_clients(settings)
         from clove.data import describe
 
         counts = describe(mixed, data)
-        title = f"{dataset}, {mixing}: {len(mixed.clients)} clients"
+        variant = settings.data.get("variant", "paper")
+        title = f"{dataset}, {mixing}{'' if variant == 'paper' else f' ({variant})'}"
+        title = f"{title}: {len(mixed.clients)} clients"
         figure = draw_clients(
             counts.train, counts.groups, title, labels=counts.labels, about=mixed.about
         )
-        with plain_errors(picture.parent):
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(picture)
-    out.print(_counts_table(counts, title))
-    if mixed.shortfall:
-        out.print(f"[yellow]note:[/] {escape(mixed.shortfall)}")
+        _save(figure, picture)
+    _print_counts(counts.rows(), title)
+    note(mixed.shortfall)
     out.print(f"picture  {escape(str(picture))}", soft_wrap=True)
 
 
-def _options(pairs: list[str] | None) -> dict[str, Any]:
-    return dict(pair(text) for text in pairs or [])
+def _checked_picture(picture: Path) -> Path:
+    """Return where the figure goes, with a suffix that says its kind; refuse what cannot be."""
+    from matplotlib.figure import Figure
+
+    if picture.is_dir():
+        raise CloveError(f"{picture} is a folder: name a file in it for the picture")
+    kinds = Figure().canvas.get_supported_filetypes()
+    kind = picture.suffix.removeprefix(".").lower()
+    if kind and kind not in kinds:
+        raise unknown_name("kind of picture", picture.suffix, [f".{known}" for known in kinds])
+    return picture if kind else picture.with_name(f"{picture.name}.png")
 
 
-def _counts_table(counts: Any, title: str) -> Table:
-    rows = counts.rows()
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in rows[0]:
-        table.add_column(name.removeprefix("label "), justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    return table
+def _save(figure: Figure, picture: Path) -> None:
+    from clove.runs.folder import plain_errors
+
+    with plain_errors(picture, "the picture"):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(picture)
+
+
+def _print_counts(rows: list[dict[str, int | None]], title: str) -> None:
+    """Print a row a client; on a terminal only as many labels as fit, but these in full."""
+    columns = {name.removeprefix("label "): [row[name] for row in rows] for name in rows[0]}
+    texts = {
+        name: ["" if value is None else str(value) for value in values]
+        for name, values in columns.items()
+    }
+    # A blank before each column, one at either end.
+    widths = [1 + max(map(len, [name, *column])) for name, column in texts.items()]
+    ends = list(accumulate(widths, initial=1))[1:]
+    width = out.width if out.is_terminal else ends[-1]
+    fitting = list(texts)[: max(sum(end <= width for end in ends), 1)]
+    table = Table(title=title, box=SIMPLE_HEAD, padding=0)
+    for name in fitting:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in zip(*(texts[name] for name in fitting), strict=True):
+        table.add_row(*row)
+    roomy = out if out.is_terminal else Console(width=max(width, len(title)))
+    roomy.print(table)
+    if left_out := len(texts) - len(fitting):
+        note(f"{left_out} columns do not fit here: widen the window, or write to a file")
 
 
 def _downloads() -> Progress:

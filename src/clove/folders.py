@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from clove.errors import CloveError
 
 PART = ".part"
 
@@ -14,6 +18,25 @@ def cache_folder() -> Path:
     if "CLOVE_CACHE" in os.environ:
         return Path(os.environ["CLOVE_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clove"
+
+
+class Unreadable(CloveError):
+    """A file or folder that its owner does not let us read."""
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Say plainly where reading fails for want of permission; `path` is where, if it is not said.
+
+    Python's own checks whether a file is there fail in this way too, below a closed folder.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        where = error.filename or path
+        raise Unreadable(
+            f"no permission to read {where}: change its permissions, or copy it elsewhere"
+        ) from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -16,6 +16,7 @@ from clove.errors import CloveError, CloveWarning
 
 out = Console()
 err = Console(stderr=True)
+_told: set[str] = set()  # what this command has warned of
 
 
 @contextmanager
@@ -32,10 +33,12 @@ def plain_words() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         if issubclass(category, CloveWarning):
+            _told.add(str(message))
             err.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
         else:
             show(message, category, filename, lineno, file, line)
 
+    _told.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("always", CloveWarning)
         warnings.showwarning = plain
@@ -44,6 +47,26 @@ def plain_words() -> Iterator[None]:
         except CloveError as error:
             err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             raise typer.Exit(1) from None
+
+
+def note(remark: str | None) -> None:
+    """Print what a user should know, but for what a warning has said already."""
+    new = [part for part in (remark or "").split("; ") if part and part not in _told]
+    if new:
+        out.print(f"[yellow]note:[/] {escape('; '.join(new))}", soft_wrap=True)
+
+
+def given_once(pairs: list[str] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of --set and of options by name; None: the option was not given."""
+    named = {name: value for name, value in options.items() if value is not None}
+    for text in pairs or []:
+        name, value = pair(text)
+        if name in named:
+            option = f"--{name.replace('_', '-')}"
+            both = f"by {option} and by --set" if options.get(name) is not None else "by --set"
+            raise CloveError(f"{name} is given twice, {both}: give it once")
+        named[name] = value
+    return named
 
 
 def pair(text: str) -> tuple[str, Any]:

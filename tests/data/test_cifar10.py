@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-import builtins
 import io
 import os
 import pickle
+import shutil
 import tarfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clove.data import Dataset, load_dataset, mix
-from clove.data.cifar10 import BATCHES, MEAN, STD
+from clove.data import cifar10 as cifar10_module
+from clove.data.cifar10 import BATCHES, CIFAR10, MEAN, STD
+from clove.data.idx import idx_md5
 from clove.data.pickles import load_arrays
+from clove.data.sources import locate
+from clove.data.status import _decoded_checks
 from clove.errors import CloveError
 
 EACH = 4  # images of a batch
+
+
+@pytest.fixture(autouse=True)
+def small_batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches be as small as they are here, but for the real ones."""
+    if "real" not in request.fixturenames:
+        monkeypatch.setattr(cifar10_module, "IN_BATCH", EACH)
 
 
 def pixels() -> np.ndarray:
@@ -203,30 +215,44 @@ def test_damaged_archives_are_named(no_places: Path) -> None:
         load_dataset("cifar10")
 
 
+@pytest.mark.parametrize("name", ["data_batch_2", "test_batch"])
+def test_a_mosaic_of_another_size_would_shift_labels_and_is_named(
+    no_places: Path, name: str
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    write_mosaics(no_places / "cifar10")
+    image.new("RGB", (32, 32)).save(no_places / "cifar10" / f"{name}.webp", lossless=True)
+    with pytest.raises(CloveError, match=rf"{name}\.webp has 1 images, expected 4"):
+        load_dataset("cifar10")
+
+
+def test_a_batch_that_is_a_copy_of_another_is_found_out(no_places: Path) -> None:
+    contents = {
+        "x_train": idx_md5(pixels()[:5].reshape(-1, 3, 32, 32)),
+        "x_test": idx_md5(pixels()[5]),
+    }
+    card = replace(CIFAR10, contents=contents)
+    folder = no_places / "cifar10"
+    write_mosaics(folder)
+    as_known = {check.what: check.ok for check in _decoded_checks(locate(card, None))}
+    assert as_known["cifar10 x_train"]
+    assert as_known["cifar10 x_test"]
+    shutil.copy(folder / "data_batch_1.webp", folder / "data_batch_2.webp")
+    copied = {check.what: check.ok for check in _decoded_checks(locate(card, None))}
+    assert not copied["cifar10 x_train"]
+    assert copied["cifar10 x_test"]
+
+
 def test_damaged_mosaics_are_named(no_places: Path) -> None:
     folder = no_places / "cifar10"
     write_mosaics(folder)
+    shutil.copy(folder / "labels.npz", folder / "labels")
     np.savez(folder / "labels.npz", y_train=np.zeros(18, int), y_test=np.zeros(EACH, int))
-    with pytest.raises(CloveError, match=r"data_batch_5\.webp has 4 images, labels\.npz 2"):
+    with pytest.raises(CloveError, match=r"labels\.npz does not hold 4 labels for each batch"):
         load_dataset("cifar10")
+    (folder / "labels").replace(folder / "labels.npz")
     (folder / "data_batch_1.webp").write_bytes(b"no picture")
     with pytest.raises(CloveError, match=r"data_batch_1\.webp is damaged or no picture"):
-        load_dataset("cifar10")
-
-
-def test_mosaics_without_pillow_are_answered_with_what_to_install(
-    no_places: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_mosaics(no_places / "cifar10")
-    real_import = builtins.__import__
-
-    def without_pillow(name: str, *rest: Any) -> Any:
-        if name == "PIL":
-            raise ImportError(name)
-        return real_import(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_pillow)
-    with pytest.raises(CloveError, match="needs Pillow: pip install pillow"):
         load_dataset("cifar10")
 
 

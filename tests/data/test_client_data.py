@@ -85,12 +85,43 @@ def test_unsound_training_data_are_refused_with_the_clients_name(
         ((X.astype(int), Y), "features of type integer, expected float as in its training data"),
         (X, "labels of shape none"),
         ((X, Y / 2), "labels of type float, expected integer"),
-        ((X, Y[:, None]), r"labels of shape \(1,\), expected \(\)"),
+        ((X, Y[:, None] / 2), r"labels of shape \(1,\), expected \(\)"),
     ],
 )
 def test_test_data_must_be_of_the_kind_of_the_training_data(test: object, message: str) -> None:
     with pytest.raises(CloveError, match=message):
         ClientData(train=(X, Y), test=test, name="3")  # type: ignore[arg-type]
+
+
+def test_a_column_of_classes_is_a_class_a_point() -> None:
+    client = ClientData(train=(X, Y[:, None]), test=(X, Y))
+    assert client.train[1] is not None
+    np.testing.assert_array_equal(client.train[1], Y)
+    fractions = ClientData(train=(X, Y[:, None] / 2)).train[1]
+    assert fractions is not None
+    assert fractions.shape == (len(Y), 1)
+
+
+def test_a_tensor_may_have_a_gradient() -> None:
+    torch = pytest.importorskip("torch")
+    client = ClientData(torch.ones(3, 2, requires_grad=True))
+    np.testing.assert_array_equal(client.train[0], np.ones((3, 2)))
+
+
+def test_points_need_features() -> None:
+    with pytest.raises(CloveError, match=r"training x has shape \(4, 0\): its points have no feat"):
+        ClientData(np.empty((4, 0)))
+
+
+def test_a_group_is_a_number() -> None:
+    with pytest.raises(CloveError, match="client w: group must be a whole number, not 'a'"):
+        ClientData(X, name="w", group="a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clients", [5, ClientData(X), None], ids=["number", "one", "none"])
+def test_clients_are_a_list(clients: object) -> None:
+    with pytest.raises(CloveError, match="clients must be a list of ClientData, not"):
+        check_clients(clients)  # type: ignore[arg-type]
 
 
 def test_an_unnamed_client_is_called_so() -> None:

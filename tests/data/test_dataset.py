@@ -98,9 +98,10 @@ def test_options_are_listed_with_their_defaults() -> None:
     assert dataset_options("linear") == {
         "clusters": 5,
         "dimension": 20,
-        "points": 6250,
+        "points": None,
         "noise": 1e-4,
         "separation": 1.0,
+        "variant": "paper",
     }
 
 

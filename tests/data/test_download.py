@@ -202,6 +202,7 @@ def test_when_no_address_delivers_all_answers_are_told(mirror: Mirror, tmp_path:
         fetched(file, tmp_path)
     message = str(caught.value)
     assert "file.bin could not be downloaded" in message
+    assert f"put it in {tmp_path}" in message
     assert "/0/file.bin: HTTP status 404" in message
     assert "/1/file.bin: delivered another file than the published one" in message
     assert "/2/file.bin: timed out" in message

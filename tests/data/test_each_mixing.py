@@ -149,7 +149,7 @@ def test_feature_skew_has_a_cluster_for_each_rotation() -> None:
     ("options", "message"),
     [
         ({"rotations": [0, 45]}, "multiples of 90 degrees"),
-        ({"rotations": []}, "multiples of 90 degrees"),
+        ({"rotations": []}, r"rotations=\[\] names no cluster"),
         ({"rotations": [0, 90, 360]}, "must differ between clusters"),
         ({"rotations": 90}, "must be a list of angles"),
         ({"rotations": ["left"]}, "must be a list of angles"),
@@ -192,6 +192,12 @@ def test_concept_shift_swaps_the_papers_labels() -> None:
         {1: 2, 2: 1, 3: 6, 6: 3},
         {3: 5, 5: 3, 4: 7, 7: 4},
     ]
+
+
+def test_concept_shift_without_swaps_needs_a_number_of_clusters() -> None:
+    with pytest.raises(CloveError, match=r"swaps=\[\] names no cluster"):
+        mix(numbered(), "concept-shift", 0, swaps=[])
+    assert len(relabellings(numbered(), swaps=[], clusters=3)) == 3
 
 
 def test_concept_shift_swaps_labels_as_asked() -> None:

@@ -133,15 +133,15 @@ def test_every_file_has_several_addresses_and_a_published_sum(name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name, card in CARDS.items() if card.forms])
 def test_missing_data_are_answered_with_what_to_run_or_where_to_put_what(
-    no_places: Path, name: str
+    no_places: Path, tmp_path: Path, name: str
 ) -> None:
     card = CARDS[name]
     with pytest.raises(CloveError, match=f"data set '{name}' was not found") as caught:
-        load_dataset(name, data_dir="/nowhere")
+        load_dataset(name, data_dir=tmp_path)
     message = str(caught.value)
     assert (f"clove data fetch {name}" in message) == bool(card.files)
     assert all(form.words in message for form in card.forms)
     assert f"{card.by_hand} Put" in message or card.files
-    for folder in ("/nowhere", str(no_places), str(cache_folder() / "data")):
+    for folder in (str(tmp_path), str(no_places), str(cache_folder() / "data")):
         assert f"  {folder}" in message
     assert "$CLOVE_DATA" in message

@@ -4,17 +4,19 @@ import gzip
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clove.data import Dataset, load_dataset, mix
+from clove.data import Dataset, check_dataset, data_status, load_dataset, mix
 from clove.data import images as images_module
 from clove.data.places import data_folders
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
 from clove.folders import cache_folder
 
 from .test_idx import idx_bytes
@@ -93,7 +95,77 @@ def test_the_folder_asked_for_goes_before_all_others(no_places: Path, tmp_path: 
     np.savez(no_places / "mnist.npz", **small(1))
     write_idx(tmp_path / "mine" / "mnist", fill=5)
     assert fill_of(load_dataset("mnist", data_dir=tmp_path / "mine")) == 5
-    assert fill_of(load_dataset("mnist", data_dir=str(tmp_path / "elsewhere"))) == 1
+    (tmp_path / "empty").mkdir()
+    assert fill_of(load_dataset("mnist", data_dir=str(tmp_path / "empty"))) == 1
+
+
+@pytest.mark.parametrize("name", ["mnist", "digits"])
+def test_a_folder_asked_for_must_be_there(no_places: Path, name: str) -> None:
+    for look in (partial(load_dataset, name), partial(check_dataset, name), data_status):
+        with pytest.raises(CloveError, match="there is no data folder /nowhere: make it, or name"):
+            look(data_dir="/nowhere")
+
+
+def test_damaged_files_are_answered_with_what_to_do(no_places: Path) -> None:
+    (no_places / "mnist.npz").write_bytes(b"garbage")
+    with pytest.raises(CloveError) as caught:
+        load_dataset("mnist")
+    assert str(caught.value) == (
+        f"{no_places / 'mnist.npz'} is damaged or no npz file. "
+        "Delete that file and run `clove data fetch mnist`, or put it there again"
+    )
+    (no_places / "amazon.npz").write_bytes(b"garbage")
+    with pytest.raises(CloveError, match="Delete that file and put it there again"):
+        load_dataset("amazon")
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, method: str, folder: Path) -> None:
+    """Let a method of paths fail below a folder, as it does where there is no permission."""
+    real = getattr(Path, method)
+
+    def refuse(path: Path, *given: Any, **named: Any) -> Any:
+        if folder in (path, *path.parents):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *given, **named)
+
+    monkeypatch.setattr(Path, method, refuse)
+
+
+@pytest.mark.parametrize("form", ["npz", "idx"])
+def test_files_that_may_not_be_read_are_not_called_damaged(
+    no_places: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    if form == "npz":
+        np.savez(no_places / "mnist.npz", **small())
+    else:
+        write_idx(no_places / "mnist")
+    closed(monkeypatch, "open", no_places)
+    closed(monkeypatch, "read_bytes", no_places)
+    with pytest.raises(CloveError) as caught:
+        load_dataset("mnist")
+    assert str(caught.value).startswith(f"no permission to read {no_places}")
+    assert "damaged" not in str(caught.value)
+
+
+def test_folders_nobody_may_look_into_are_named(
+    no_places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(no_places / "mnist.npz", **small())
+    closed(monkeypatch, "stat", no_places)
+    with pytest.raises(CloveError) as caught:
+        load_dataset("mnist")
+    assert "data set 'mnist' was not found where clove may look. " in str(caught.value)
+    assert f"{no_places} (no permission to look there)" in str(caught.value)
+
+
+def test_a_cache_that_may_not_be_read_is_none(
+    no_places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(no_places / "mnist.npz", **small())
+    for method in ("glob", "mkdir", "read_text"):
+        closed(monkeypatch, method, cache_folder())
+    with pytest.warns(CloveWarning, match="decoded data cannot be kept"):
+        assert check_dataset("mnist").checks
 
 
 def test_the_users_cache_is_searched(no_places: Path) -> None:
@@ -110,15 +182,15 @@ def test_without_settings_only_the_users_cache_is_searched(monkeypatch: pytest.M
     assert data_folders() == [Path("/xdg/clove/data")]
 
 
-def test_missing_data_are_answered_with_where_to_put_them(no_places: Path) -> None:
+def test_missing_data_are_answered_with_where_to_put_them(no_places: Path, tmp_path: Path) -> None:
     write_idx(no_places / "MNIST" / "raw")
     (no_places / "MNIST" / "raw" / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(CloveError) as caught:
-        load_dataset("mnist", data_dir="/nowhere")
+        load_dataset("mnist", data_dir=tmp_path)
     message = str(caught.value)
     assert "data set 'mnist' was not found" in message
     assert str(no_places / "mnist.npz") in message
-    assert str(Path("/nowhere/MNIST/raw")) in message
+    assert str(tmp_path / "MNIST/raw") in message
     assert "raw (lacks t10k-labels-idx1-ubyte)" in message
     assert "$CLOVE_DATA" in message
 

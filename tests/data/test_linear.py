@@ -96,6 +96,20 @@ def test_clients_have_the_papers_thousand_points_of_one_cluster_each() -> None:
         np.testing.assert_allclose(fitted, dataset.truth[client.group], atol=1e-3)
 
 
+def test_the_authors_clients_have_nine_hundred_points() -> None:
+    dataset = load_dataset("linear", seed=3, variant="authors")
+    assert (dataset.size("train"), dataset.size("test")) == (5 * 4500, 5 * 500)
+    mixed = mix(dataset, "none", seed=3, variant="authors")
+    assert mixed.shortfall is None
+    assert [client.size for client in mixed.clients] == [900] * 25
+
+
+@pytest.mark.parametrize("option", ["points", "dimension", "clusters"])
+def test_more_than_fits_into_memory_is_refused(option: str) -> None:
+    with pytest.raises(CloveError, match=f"{option}=1000000000000.* make .* numbers, more than"):
+        load_dataset("linear", **{option: 10**12})
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clove.data import load_dataset, mix
 from clove.data.mixings import describe
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
 
 from .synthetic import ids, labels, numbered, original_labels
 
@@ -57,6 +57,35 @@ def test_without_clusters_points_have_no_limit_unless_one_is_given() -> None:
         assert max(client.size for client in limited.clients) == 50
         assert max(len(ids(client, "test")) for client in limited.clients) == 3
         assert limited.shortfall is None
+
+
+@pytest.mark.parametrize("mixing", ["dirichlet", "quantity-skew"])
+def test_a_limit_that_no_client_reaches_is_told(mixing: str) -> None:
+    most = max(client.size for client in mix(numbered(4000), mixing, 0).clients)
+    said = f"points_per_client=4001, but no client gets so many: the most is {most}"
+    with pytest.warns(CloveWarning, match=said):
+        assert mix(numbered(4000), mixing, 0, points_per_client=4001).shortfall == said
+
+
+@pytest.mark.parametrize("mixing", ["dirichlet", "quantity-skew", "label-skew-1"])
+def test_more_clients_than_points_are_refused_before_anything_is_drawn(mixing: str) -> None:
+    option = "clients_per_cluster" if mixing == "label-skew-1" else "total_clients"
+    with pytest.raises(CloveError, match="100000000000 clients are too many"):
+        mix(numbered(), mixing, 0, **{option: 10**11})
+
+
+def test_mixed_takes_the_options_of_its_base() -> None:
+    turned = mix(numbered(), "mixed", 0, base="feature-skew", rotations=[0, 180], blend=0)
+    assert (turned.clusters, turned.about) == (2, ["upright", "turned by 180°"])
+    one_class = mix(numbered(), "mixed", 0, classes_per_cluster=1, clusters=3)
+    assert one_class.about == ["class 0", "class 1", "class 2"]
+    with pytest.raises(CloveError, match="base 'label-skew-1': option 'rotations'"):
+        mix(numbered(), "mixed", 0, rotations=[0])
+
+
+def test_alpha_is_finite() -> None:
+    with pytest.raises(CloveError, match="alpha must be a finite number, got inf"):
+        mix(numbered(), "dirichlet", 0, alpha=float("inf"))
 
 
 @settings(deadline=None, max_examples=30)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from clove.data import (
     clients_from_hugging_face,
     clients_from_path,
     clients_from_table,
+    read_clients,
 )
 from clove.errors import CloveError
 
@@ -93,7 +96,9 @@ def test_an_npz_file_without_x_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 and then nothing"])
 def test_a_damaged_npz_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ward.npz").write_bytes(content)
-    assert "client ward: " in refused(clients_from_folder, tmp_path)
+    said = refused(clients_from_folder, tmp_path)
+    assert said.startswith("client ward: ")
+    assert "pickle" not in said
 
 
 def test_an_npz_file_with_damaged_content_is_refused(tmp_path: Path) -> None:
@@ -101,7 +106,7 @@ def test_an_npz_file_with_damaged_content_is_refused(tmp_path: Path) -> None:
     whole = bytearray((tmp_path / "ward.npz").read_bytes())
     whole[300:600] = bytes(300)
     (tmp_path / "ward.npz").write_bytes(whole)
-    assert "ward.npz cannot be read as npz" in refused(clients_from_folder, tmp_path)
+    assert "ward.npz is damaged or no npz file" in refused(clients_from_folder, tmp_path)
 
 
 def test_a_single_array_under_the_name_of_an_npz_is_refused(tmp_path: Path) -> None:
@@ -112,7 +117,93 @@ def test_a_single_array_under_the_name_of_an_npz_is_refused(tmp_path: Path) -> N
 
 def test_pickles_are_not_opened(tmp_path: Path) -> None:
     npz(tmp_path, "ward.npz", x=np.array([{"a": 1}], dtype=object))
-    assert "ward.npz cannot be read as npz" in refused(clients_from_folder, tmp_path)
+    said = refused(clients_from_folder, tmp_path)
+    assert said.endswith("ward.npz is damaged or no npz file: it holds Python objects")
+
+
+def test_a_misspelt_array_is_refused_rather_than_left_out(tmp_path: Path) -> None:
+    npz(tmp_path, "ward.npz", x=X, y_trian=Y)
+    assert "unknown array 'y_trian': did you mean 'y_train'?" in refused(
+        clients_from_folder, tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": X, "y": Y, "y_test": Y}, "holds y_test, but no x_test"),
+        ({"x": X, "x_train": X}, "holds both x and x_train"),
+        ({"x_train": X, "y": Y, "y_train": Y}, "holds both y and y_train"),
+    ],
+    ids=["lone y_test", "two x", "two y"],
+)
+def test_arrays_that_contradict_each_other_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], said: str
+) -> None:
+    npz(tmp_path, "ward.npz", **arrays)
+    assert said in refused(clients_from_folder, tmp_path)
+
+
+def test_words_as_labels_mean_the_same_to_all_clients(tmp_path: Path) -> None:
+    npz(tmp_path, "a.npz", x=X, y=np.array(["no", "yes", "no"]))
+    npz(tmp_path, "b.npz", x=X[:1], y=np.array(["yes"]), x_test=X[:1], y_test=np.array(["may"]))
+    clients = clients_from_folder(tmp_path)
+    assert labels(clients) == [[1, 2, 1], [2]]
+    assert clients[1].test is not None
+    assert clients[1].test[1] == [0]
+    npz(tmp_path, "c.npz", x=X, y=Y)
+    said = refused(clients_from_folder, tmp_path)
+    assert said == "client c: y holds numbers, but client a has words"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_bytes_and_other_numbers_are_not_mixed(tmp_path: Path, kind: type) -> None:
+    npz(tmp_path, "a.npz", x=X.astype(np.uint8))
+    npz(tmp_path, "b.npz", x=(50 * X).astype(kind))
+    said = refused(clients_from_folder, tmp_path)
+    assert f"client b's x is of type {np.dtype(kind)}, client a's x of type uint8" in said
+
+
+@pytest.mark.parametrize("which", ["label_column", "client_column", "split_column"])
+def test_columns_are_not_asked_of_what_has_none(tmp_path: Path, which: str) -> None:
+    npz(tmp_path / "arrays", "a.npz", x=X)
+    draw(tmp_path / "images" / "a" / "1.png")
+    for folder in ("arrays", "images"):
+        said = refused(clients_from_path, tmp_path / folder, **{which: "outcome"})
+        assert f"{which}=outcome was given, but" in said
+        assert "which have no columns" in said
+    csv(tmp_path / "tables", "a.csv", "outcome,x\n1,2\n")
+    said = refused(clients_from_path, tmp_path / "tables", client_column="outcome")
+    assert "in a folder of tables a file is a client" in said
+
+
+@pytest.mark.parametrize("method", ["iterdir", "is_dir", "open"])
+def test_what_may_not_be_read_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    npz(tmp_path, "a.npz", x=X)
+
+    def refuse(path: Path, *given: Any, **named: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, method, refuse)
+    for read in (clients_from_path, clients_from_folder):
+        assert refused(read, tmp_path).startswith(f"no permission to read {tmp_path}")
+
+
+@pytest.mark.parametrize("kind", ["csv", "png"])
+def test_tables_and_images_that_may_not_be_read_are_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def refuse(path: Path, *given: Any, **named: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    csv(tmp_path / "csv", "a.csv", "x\n1\n")
+    draw(tmp_path / "png" / "a" / "1.png")
+    monkeypatch.setattr(pd, "read_csv", refuse)
+    monkeypatch.setattr(Image, "open", refuse)
+    said = refused(clients_from_folder, tmp_path / kind)
+    assert said.startswith(f"no permission to read {tmp_path}")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +216,7 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
         ({"x": X[:0], "y": Y[:0]}, "client b has no training data"),
         ({"x": X * np.nan, "y": Y}, "client b: training x holds NaN"),
         ({"x": X, "y": Y, "x_test": X}, "client b's test data has labels of shape none"),
-        ({"x": X, "y": np.array(["p", "q", "p"])}, "client b: training y holds values of type"),
+        ({"x": X, "y": np.array(["p", "q", "p"])}, "client a: y holds numbers, but client b has"),
     ],
     ids=["shape", "no labels", "dtype", "lengths", "empty", "nan", "no test labels", "text"],
 )
@@ -299,7 +390,7 @@ def test_a_column_that_was_asked_for_must_be_there(tmp_path: Path, which: str) -
 
 def test_a_row_without_a_client_is_refused_by_number() -> None:
     frame = TABLE.assign(client=["a", "b", None, "a"])
-    assert "row 2 of the table has no client" in refused(clients_from_table, frame)
+    assert "row 2 has no client" in refused(clients_from_table, frame)
 
 
 def test_a_missing_label_is_refused_by_client(tmp_path: Path) -> None:
@@ -339,6 +430,60 @@ def test_tables_of_a_folder_must_have_the_same_columns(tmp_path: Path) -> None:
     csv(tmp_path, "b.csv", "dose,weight\n1,2\n")
     assert "b.csv and " in (said := refused(clients_from_folder, tmp_path))
     assert said.endswith("differ in columns: age, weight")
+
+
+def test_a_table_needs_rows(tmp_path: Path) -> None:
+    assert refused(clients_from_table, TABLE[:0]) == "the table has no rows"
+    empty = csv(tmp_path, "b.csv", "dose,label\n")
+    csv(tmp_path, "a.csv", "dose,label\n1,2\n")
+    said = refused(clients_from_folder, tmp_path)
+    assert said == f"client b: the table {empty} has no rows"
+
+
+def test_a_table_needs_features() -> None:
+    said = refused(clients_from_table, TABLE[["client", "label"]])
+    assert said.startswith("the table has no columns of features")
+
+
+def test_clients_may_be_called_by_numbers_and_words() -> None:
+    frame = TABLE.assign(client=["b", 10, 9, 10])
+    assert names(clients_from_table(frame)) == ["10", "9", "b"]
+
+
+def test_a_column_name_stands_for_one_column(tmp_path: Path) -> None:
+    twice = pd.concat([TABLE, TABLE[["label"]]], axis=1)
+    assert "two columns called 'label'" in refused(clients_from_table, twice)
+    path = csv(tmp_path, "a.csv", "client,label,x,label\na,0,1,1\n")
+    assert "a.csv has two columns called 'label'" in refused(clients_from_path, path)
+
+
+def test_a_column_has_one_purpose() -> None:
+    said = refused(clients_from_table, TABLE, label_column="client")
+    assert "'client' cannot be two of client_column, label_column" in said
+
+
+@pytest.mark.parametrize("table", [[[1, 2]], {"client": [1]}, None], ids=["list", "dict", "none"])
+def test_a_table_is_a_table(table: object) -> None:
+    assert "a table is a path or a pandas DataFrame, not" in refused(clients_from_table, table)
+
+
+def test_labels_are_words_or_numbers(tmp_path: Path) -> None:
+    csv(tmp_path, "a.csv", "dose,label\n1,2\n")
+    csv(tmp_path, "b.csv", "dose,label\n1,ill\n")
+    said = refused(clients_from_folder, tmp_path)
+    assert said == "labels are words (b has some) and numbers (a has some): make them alike"
+
+
+@pytest.mark.parametrize("name", ["labels", "Label", "lable", "target", "Y"])
+def test_a_column_that_may_hold_labels_is_found(name: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, "all.csv", f"client,dose,{name}\na,1,0\n")
+    assert read_clients(path)[1] == name
+    assert read_clients(path, label_column=name)[1] is None
+
+
+def test_no_other_column_is_taken_for_labels(tmp_path: Path) -> None:
+    path = csv(tmp_path, "all.csv", "client,dose,level,age\na,1,0,3\n")
+    assert read_clients(path)[1] is None
 
 
 def test_a_client_has_one_table(tmp_path: Path) -> None:
@@ -396,6 +541,22 @@ def test_train_may_be_a_class_among_others(tmp_path: Path) -> None:
     for kind in ("car", "train"):
         draw(tmp_path / "a" / kind / "1.png")
     assert labels(clients_from_folder(tmp_path)) == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        (("a/train/cat", "b/cat"), "client a has its images in train/, client b has no such"),
+        (("a/train/cat", "b/train/cat", "b/car/1"), "client a has its images in train/"),
+        (("a/train/x", "a/test/x", "a/val/x"), "holds train/ and test/ beside val/"),
+        (("a/test/cat",), "holds test/, but no train/"),
+    ],
+    ids=["some clients", "a class called train", "a third part", "test alone"],
+)
+def test_all_clients_are_split_or_none(tmp_path: Path, folders: tuple[str, ...], said: str) -> None:
+    for folder in folders:
+        draw(tmp_path / folder / "1.png")
+    assert said in refused(clients_from_folder, tmp_path)
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -533,3 +694,76 @@ def test_hugging_face_samples_must_be_alike() -> None:
     data = Fake({"client": ["a", "a"], "x": [[1.0], [1.0, 2.0]]})
     said = refused(clients_from_hugging_face, data, features="x", label=None)
     assert said == "client a: its sample 1 has shape (2,), the first (1,): all must be alike"
+
+
+def test_pictures_of_a_dataset_are_read_as_those_of_folders(tmp_path: Path) -> None:
+    grey = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+    palette = Image.fromarray(grey).convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE)
+    deep = Image.fromarray(grey.astype(np.uint16) * 257)
+    for kind, image in (("p", palette), ("1", Image.new("1", (4, 3), 1)), ("16", deep)):
+        (tmp_path / kind / "a").mkdir(parents=True)
+        image.save(tmp_path / kind / "a" / "1.png")
+        data = Fake({"client": ["a"], "image": [image]})
+        (from_dataset,) = clients_from_hugging_face(data, features="image", label=None)
+        (from_folder,) = clients_from_folder(tmp_path / kind)
+        np.testing.assert_array_equal(from_dataset.train[0], from_folder.train[0])
+
+
+def test_features_must_be_named_and_a_dataset_given() -> None:
+    data = Fake({"client": ["a"], "x": [[1.0]]})
+    assert "features=[] names no column" in refused(
+        clients_from_hugging_face, data, features=[], label=None
+    )
+    for other in ([1, 2], {"train": data}):
+        said = refused(clients_from_hugging_face, other, features="x", label=None)
+        assert said.startswith(f"expected a Hugging Face dataset, got {type(other).__name__}")
+
+
+# --------------------------------------------------------------------------- the library itself
+
+needs_datasets = pytest.mark.skipif(find_spec("datasets") is None, reason="needs datasets")
+
+
+@needs_datasets
+def test_a_real_dataset_with_a_test_split() -> None:
+    datasets = importlib.import_module("datasets")
+    columns = {"client": ["b", "a", "b"], "x": [[1.0], [2.0], [3.0]], "label": ["n", "y", "n"]}
+    train = datasets.Dataset.from_dict(columns)
+    test = datasets.Dataset.from_dict({"client": ["b"], "x": [[4.0]], "label": ["m"]})
+    a, b = clients_from_hugging_face(train, features="x", label="label", test=test)
+    assert a.test is None
+    assert b.test is not None
+    assert labels([a, b]) == [[2], [1, 1]]
+    assert (b.test[0].tolist(), b.test[1].tolist()) == ([[4.0]], [0])  # type: ignore[union-attr]
+    stranger = test.map(lambda row: {"client": "c"})
+    said = refused(clients_from_hugging_face, train, features="x", label="label", test=stranger)
+    assert said == "client c has test data but no training data"
+    splits = datasets.DatasetDict({"train": train})
+    said = refused(clients_from_hugging_face, splits, features="x", label=None)
+    assert "got DatasetDict; of a dictionary of splits take one" in said
+
+
+@needs_datasets
+def test_real_bytes_are_scaled_and_real_images_read() -> None:
+    datasets = importlib.import_module("datasets")
+    kinds = datasets.Features(
+        {
+            "client": datasets.Value("string"),
+            "bytes": datasets.Array2D((1, 2), "uint8"),
+            "list": datasets.Sequence(datasets.Value("uint8")),
+            "whole": datasets.Sequence(datasets.Value("int64")),
+            "image": datasets.Image(),
+        }
+    )
+    row = {"client": "a", "bytes": [[0, 255]], "list": [51, 255], "whole": [0, 255]}
+    image = Image.new("RGB", (4, 3), (255, 0, 51))
+    data = datasets.Dataset.from_list([{**row, "image": image}], features=kinds)
+    found = {
+        name: clients_from_hugging_face(data, features=name, label=None)[0].train[0]
+        for name in ("bytes", "list", "whole", "image")
+    }
+    np.testing.assert_allclose(found["bytes"], [[[0, 1]]])
+    np.testing.assert_allclose(found["list"], [[0.2, 1]])
+    np.testing.assert_array_equal(found["whole"], [[0, 255]])
+    assert found["image"].shape == (1, 3, 3, 4)
+    np.testing.assert_allclose(found["image"][0, :, 0, 0], [1, 0, 0.2])

@@ -40,7 +40,7 @@ def test_every_data_set_says_what_it_is(no_places: Path) -> None:
     assert states["linear"].size_bytes is None
     assert states["mnist"].where is None
     assert states["mnist"].how_to_get == "run: clove data fetch mnist"
-    assert "preprocess.sh" in states["femnist"].how_to_get
+    assert states["femnist"].how_to_get == "by hand: clove data fetch femnist says how"
 
 
 def test_what_is_here_is_named_with_its_size(no_places: Path, tmp_path: Path) -> None:

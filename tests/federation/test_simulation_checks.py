@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,6 @@ from .worlds import (
     models_for,
     normalised,
     some_clients,
-    train_rounds,
 )
 
 pytestmark = pytest.mark.parametrize("engine_type", ENGINES)
@@ -83,9 +84,36 @@ def test_the_network_must_take_the_samples(engine_type, shape):
 
 
 def test_outputs_and_targets_of_a_regression_must_be_as_many(engine_type):
-    engine = engine_type(some_clients(classes=1), regression(lambda: nn.Linear(4, 2)))
     with pytest.raises(CloveError, match="they must hold as many numbers"):
-        train_rounds(engine)
+        engine_type(some_clients(classes=1), regression(lambda: nn.Linear(4, 2)))
+
+
+def test_a_network_that_cannot_be_made_says_why(engine_type):
+    def broken():
+        raise KeyError("weights")
+
+    with pytest.raises(CloveError, match="cannot be made: KeyError: 'weights'"):
+        engine_type(some_clients(), classification(broken))
+
+
+def failing(outputs, targets):
+    raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (failing, "the loss cannot be taken of outputs of shape"),
+        (nn.functional.cross_entropy, r"but gives \(\): with torch's losses use reduction='none'"),
+        (lambda outputs, targets: outputs, "must give one number for each of 2 samples"),
+        (lambda outputs, targets: 1.0, "but gives float"),
+    ],
+    ids=["fails", "mean", "too many", "no tensor"],
+)
+def test_a_loss_of_ones_own_is_tried_before_any_round(engine_type, loss, said):
+    task = replace(classification(lambda: nn.Linear(4, 3)), loss=loss)
+    with pytest.raises(CloveError, match=said):
+        engine_type(some_clients(), task)
 
 
 @pytest.mark.parametrize("without", [(0,), (1,), (0, 1)], ids=str)

@@ -56,6 +56,15 @@ def test_clusters_are_told_apart_in_words_where_there_are_any() -> None:
     assert texts(draw_clients(counts(6), range(6), about=about))[0] == "0: classes 0, 1"
 
 
+def test_clusters_too_thin_to_see_are_not_marked() -> None:
+    figure = draw_clients(counts(439), range(439))
+    heat, bars = figure.axes[:2]
+    assert texts(figure) == []
+    assert len(heat.collections) == 1  # the shares, and no lines over them
+    assert len(bars.collections) == 0
+    assert len({bar.get_facecolor() for bar in bars.patches}) == 1
+
+
 def test_without_clusters_there_are_no_marks() -> None:
     figure = draw_clients(counts(7), None, "any")
     assert texts(figure) == []

@@ -189,7 +189,7 @@ def test_another_comparison_in_the_folder_is_refused(
         ([], {}, "name each algorithm to compare once"),
         (["clove", "ifca", "clove"], {}, "name each algorithm to compare once"),
         (["clove", "icfa"], {}, "unknown algorithm 'icfa': did you mean 'ifca'"),
-        (["fedavg", "local"], {"max_models": 4}, "unknown setting 'max_models'"),
+        (["fedavg", "local"], {"max_models": 4}, "'max_models' is an option of algorithm clove"),
         (["clove"], {"max_model": 4}, "unknown setting 'max_model': did you mean 'max_models'"),
         (["clove"], {"seeds": 0}, "seeds must be 1 or more, not 0"),
         (["clove"], {"seed": "first"}, "seed must be int, not 'first'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from clove.data import Dataset
 from clove.errors import CloveError
 from clove.runs import build
 from clove.runs.build import gather_clients
-from clove.runs.settings import from_names
+from clove.runs.settings import data_title, from_names
 from tests.runs.small import QUICK, MyNet, own_clients
 
 LEARN = {**QUICK, "rounds": 12, "learning_rate": 0.03}
@@ -99,7 +100,7 @@ def test_the_number_of_models_must_come_from_somewhere() -> None:
 
 
 def test_a_data_set_has_no_options_where_clients_are_given() -> None:
-    with pytest.raises(CloveError, match="unknown setting 'points_per_client'"):
+    with pytest.raises(CloveError, match=r"of mixing none, .*, not of your own clients"):
         clove.run(clients=own_clients(), points_per_client=3)
 
 
@@ -166,3 +167,48 @@ def test_the_summary_says_what_was_done_to_own_data() -> None:
 def test_a_task_and_a_model_by_name_are_refused_together() -> None:
     with pytest.raises(CloveError, match="not both"):
         clove.run(task=clove.classification("mlp"), model="mlp", rounds=1)
+
+
+def labelled(y: Any) -> clove.ClientData:
+    return clove.ClientData(train=(np.zeros((len(y), 4), np.float32), np.asarray(y)), name="ward")
+
+
+def test_one_hot_labels_are_refused_with_the_remedy() -> None:
+    with pytest.raises(CloveError, match=r"ward: labels have shape \(3,\).*argmax.*regression"):
+        clove.run(clients=[labelled(np.eye(3, dtype=int))], algorithm="fedavg", **QUICK)
+
+
+def test_a_label_that_can_be_no_class_is_refused() -> None:
+    with pytest.raises(CloveError, match=r"client ward has the label 1000000000.*task=regression"):
+        clove.run(clients=[labelled([0, 1, 10**9])], algorithm="fedavg", **QUICK)
+
+
+@pytest.mark.parametrize("clients", [5, [5], labelled([0, 1])], ids=["number", "list", "one"])
+def test_clients_that_are_none_are_refused(clients: Any) -> None:
+    with pytest.raises(CloveError, match="ClientData"):
+        clove.run(clients=clients, algorithm="fedavg", **QUICK)
+
+
+def test_data_without_labels_are_said_to_be_reconstructed() -> None:
+    gathered = gather_clients(from_names(dataset="own-clients"), [clove.ClientData(np.eye(5))])
+    assert gathered.remark is not None
+    assert gathered.remark.endswith("no labels found: the clients' data are reconstructed")
+
+
+def test_a_column_that_looks_like_labels_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    path.write_text("client,dose,labels\n" + "a,1,0\na,2,1\n" * 5)
+    remark = gather_clients(from_names(clients=str(path))).remark
+    assert remark is not None
+    assert "no labels found: the clients' data are reconstructed" in remark
+    assert remark.endswith(
+        "'labels' is taken as a feature; if it holds labels, set label_column=labels"
+    )
+    named = gather_clients(from_names(clients=str(path), label_column="labels"))
+    assert named.task.name == "classification"
+    assert "feature" not in (named.remark or "")
+
+
+def test_own_clients_are_called_so_in_headings() -> None:
+    assert data_title("own-clients", "none") == "own clients"
+    assert data_title("digits", "none") == "digits, none"

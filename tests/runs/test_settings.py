@@ -66,7 +66,10 @@ def test_every_general_setting_stands_in_one_section() -> None:
         ({"learning_rat": 0.1}, "unknown setting 'learning_rat': did you mean 'learning_rate'"),
         ({"max_model": 4}, "unknown setting 'max_model': did you mean 'max_models'"),
         ({"cluster": 4}, "unknown setting 'cluster': did you mean 'clusters'"),
-        ({"algorithm": "fedavg", "probes": "trained"}, "unknown setting 'probes'"),
+        (
+            {"algorithm": "fedavg", "probes": "trained"},
+            "'probes' is an option of algorithm clove, not",
+        ),
         ({"model": "mpl"}, "unknown model 'mpl': did you mean 'mlp'"),
         ({"task": "classify"}, "unknown task 'classify'"),
         ({"precision": "float16"}, "unknown precision 'float16'"),

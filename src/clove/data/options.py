@@ -48,7 +48,8 @@ def real_number(option: str, value: object, at_least: float = -math.inf) -> floa
     number = float(value) if isinstance(value, Real) else math.nan
     if isinstance(value, bool) or not math.isfinite(number) or number < at_least:
         least = f" of at least {at_least:g}" if at_least > -math.inf else ""
-        raise CloveError(f"{option} must be a number{least}, got {value!r}")
+        kind = "finite number" if math.isinf(number) else "number"
+        raise CloveError(f"{option} must be a {kind}{least}, got {value!r}")
     return number
 
 

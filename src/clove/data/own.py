@@ -5,36 +5,52 @@ Pandas, Pillow and pyarrow are loaded only where a file needs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from clove.data.card import Arrays
 from clove.data.client_data import ClientData, check_clients
-from clove.errors import CloveError
+from clove.data.npz import opened_npz
+from clove.data.own_images import image_clients, unit_range, visible
+from clove.data.own_tables import (
+    CLIENT,
+    FILE,
+    LABEL,
+    SPLIT,
+    TABLES,
+    Columns,
+    joined_tables,
+    likely_labels,
+    read_table,
+    row_clients,
+)
+from clove.errors import CloveError, unknown_name
+from clove.folders import readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
-Points = tuple[Array, Array | None]
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
-TABLES = (".csv", ".parquet")
-SPLITS = ("train", "test")
-LABEL, SPLIT = "label", "split"  # the usual names of columns, which need not be there
+ARRAYS = ("x", "y", "x_train", "y_train", "x_test", "y_test")
+USUAL = {"client_column": CLIENT, "label_column": LABEL, "split_column": SPLIT}
 
 
 def clients_from_path(path: str | Path, **options: Any) -> list[ClientData]:
     """Read clients from a folder (a file or subfolder each) or from one table."""
+    return read_clients(path, **options)[0]
+
+
+def read_clients(path: str | Path, **options: Any) -> tuple[list[ClientData], str | None]:
+    """Read clients from a path, and say which column may hold labels if none was named."""
     path = Path(path).expanduser()
-    options = {name: str(column) for name, column in options.items()}
-    if path.is_dir():
-        options.pop("client_column", None)  # in a folder, a file is a client
-        return clients_from_folder(path, **options)
-    if path.is_file():
-        return clients_from_table(path, **options)
+    columns = {name: str(column) for name, column in options.items()}
+    with readable(path):
+        if path.is_dir():
+            return _from_folder(path, columns)
+        if path.is_file():
+            return _from_frame(read_table(path), Columns(**columns))
     raise CloveError(f"there is no folder or table of clients at {path}")
 
 
@@ -48,38 +64,23 @@ def clients_from_folder(
     - `NAME.parquet` or `NAME.csv`: a row a sample, a column a feature, labels in `label_column`
       (if there is one), and `train` or `test` in `split_column` (if there is one).
     - `NAME/`: images in a subfolder for each class, or directly in it for unlabelled ones; with
-      `train/` (and `test/`) above them where there is nothing else in it. The classes of all
-      clients together are numbered in alphabetical order.
+      `train/` (and `test/`) above them in all clients, or in none.
 
-    Hidden files, and files of other kinds, are passed over.
+    Labels may be words; those of all clients together are numbered in alphabetical order. Hidden
+    files, and files of other kinds, are passed over.
     """
     folder = Path(folder).expanduser()
-    if not folder.is_dir():
-        raise CloveError(f"there is no folder of clients at {folder}")
-    found = _visible(folder)
-    folders = [p for p in found if p.is_dir()]
-    files = [p for p in found if p.is_file() and p.suffix.lower() in (".npz", *TABLES)]
-    if folders and files:
-        raise CloveError(f"{folder} holds both files and folders of clients: keep one kind")
-    if folders:
-        return check_clients(_image_clients(folders))
-    if not files:
-        raise CloveError(
-            f"{folder} holds no clients: put one .npz, .parquet or .csv file in it for each, "
-            "or a folder of images"
-        )
-    tables = [file.suffix.lower() in TABLES for file in files]
-    if all(tables):
-        return _table_files(files, label_column, split_column)
-    if any(tables):
-        raise CloveError(f"{folder} holds both .npz files and tables: keep one kind")
-    return check_clients(map(_npz_client, files))
+    with readable(folder):
+        if not folder.is_dir():
+            raise CloveError(f"there is no folder of clients at {folder}")
+        given = {"label_column": label_column, "split_column": split_column}
+        return _from_folder(folder, given)[0]
 
 
 def clients_from_table(
     table: str | Path | pd.DataFrame,
     *,
-    client_column: str = "client",
+    client_column: str = CLIENT,
     label_column: str = LABEL,
     split_column: str = SPLIT,
 ) -> list[ClientData]:
@@ -88,257 +89,113 @@ def clients_from_table(
     All other columns are features, but for the labels (if there) and the split (if there: `train`
     or `test`). Text labels are numbered in alphabetical order.
     """
-    frame = _read_table(Path(table).expanduser()) if isinstance(table, str | Path) else table
-    _check_columns(frame, client_column, label_column, split_column)
-    whose = frame[client_column]
-    if whose.isna().any():
-        row = int(np.flatnonzero(whose.isna())[0])
-        raise CloveError(f"row {row} of the table has no {client_column}")
-    special = [c for c in (client_column, label_column, split_column) if c in frame.columns]
-    x = _feature_columns(frame.drop(columns=special), whose)
-    y = _numbered(frame[label_column], whose) if label_column in frame.columns else None
-    parts = frame[split_column].to_numpy() if split_column in frame.columns else None
-    return check_clients(
-        _rows_client(str(name), x[rows], _of(y, rows), _of(parts, rows))
-        for name, rows in sorted(frame.groupby(client_column).indices.items())
-    )
+    columns = Columns(client_column, label_column, split_column)
+    if isinstance(table, str | Path):
+        path = Path(table).expanduser()
+        with readable(path):
+            table = read_table(path)
+    return _from_frame(table, columns)[0]
 
 
-def clients_from_hugging_face(
-    dataset: Any, *, partition: str = "client", features: str | Sequence[str], label: str | None
-) -> list[ClientData]:
-    """Read clients from a Hugging Face dataset with a column that says whose each row is.
+def _from_frame(frame: pd.DataFrame, columns: Columns) -> tuple[list[ClientData], str | None]:
+    clients = check_clients(row_clients(frame, columns))
+    return clients, likely_labels(frame, columns)
 
-    `features` names one column of arrays (or images), or several columns of numbers. Text labels
-    are numbered in alphabetical order.
-    """
-    import pandas as pd
 
-    several = [features] if isinstance(features, str) else list(features)
-    for column in [partition, *([label] if label else []), *several]:
-        if column not in dataset.column_names:
-            raise CloveError(
-                f"the dataset has no column {column!r}; it has {', '.join(dataset.column_names)}"
-            )
-    whose = pd.Series(dataset[partition][:])
-    if whose.isna().any():
-        raise CloveError(f"row {int(np.flatnonzero(whose.isna())[0])} has no {partition}")
-    y = _numbered(pd.Series(dataset[label][:], name=label), whose) if label else None
-    return check_clients(
-        ClientData(
-            train=(_features(dataset.select(rows), features, str(name)), _of(y, rows)),
-            name=str(name),
+def _from_folder(folder: Path, columns: Mapping[str, str]) -> tuple[list[ClientData], str | None]:
+    found = visible(folder)
+    folders = [p for p in found if p.is_dir()]
+    files = [p for p in found if p.is_file() and p.suffix.lower() in (".npz", *TABLES)]
+    if folders and files:
+        raise CloveError(f"{folder} holds both files and folders of clients: keep one kind")
+    tables = [file.suffix.lower() in TABLES for file in files]
+    if any(tables) and not all(tables):
+        raise CloveError(f"{folder} holds both .npz files and tables: keep one kind")
+    if not found or not (folders or files):
+        raise CloveError(
+            f"{folder} holds no clients: put one .npz, .parquet or .csv file in it for each, "
+            "or a folder of images"
         )
-        for name, rows in sorted(whose.groupby(whose).indices.items())
-    )
+    if any(tables):
+        _refuse_columns(columns, ("client_column",), "in a folder of tables a file is a client")
+        return _from_frame(joined_tables(files), Columns(**{**columns, "client_column": FILE}))
+    what = "images" if folders else ".npz files"
+    _refuse_columns(columns, USUAL, f"{folder} holds {what}, which have no columns")
+    return check_clients(image_clients(folders) if folders else _npz_clients(files)), None
 
 
-def _features(rows: Any, features: str | Sequence[str], name: str) -> Array:
-    if not isinstance(features, str):
-        return np.stack([np.asarray(rows[column][:]) for column in features], axis=1)
-    samples = [_channels_first(np.asarray(one)) for one in rows[features]]
-    for index, sample in enumerate(samples):
-        if sample.shape != samples[0].shape:
-            raise CloveError(
-                f"client {name}: its sample {index} has shape {sample.shape}, "
-                f"the first {samples[0].shape}: all must be alike"
-            )
-    return _floats(np.stack(samples))
+def _refuse_columns(columns: Mapping[str, str], without: Iterable[str], why: str) -> None:
+    """Refuse names of columns where there are none; the usual names are in every settings file."""
+    for name in without:
+        if columns.get(name, USUAL[name]) != USUAL[name]:
+            raise CloveError(f"{name}={columns[name]} was given, but {why}: leave it out")
 
 
 # ------------------------------------------------------------------------------- one file a client
 
 
-def _npz_client(path: Path) -> ClientData:
+def _npz_clients(files: Sequence[Path]) -> Iterator[ClientData]:
+    clients = {file.stem: _arrays(file) for file in files}
+    _check_bytes(clients)
+    _number_words(clients)
+    for name, arrays in clients.items():
+        test = (unit_range(arrays["x_test"]), arrays.get("y_test")) if "x_test" in arrays else None
+        yield ClientData(train=(unit_range(arrays["x"]), arrays.get("y")), test=test, name=name)
+
+
+def _arrays(path: Path) -> Arrays:
+    """Read a client's arrays; `x_train` and `y_train` come under the names `x` and `y`."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with opened_npz(path) as file:
             arrays = {name: file[name] for name in file.files}
-    # A damaged file makes numpy, zipfile, zlib or even Python's tokenizer fail, each in its way.
-    except Exception as error:
-        raise CloveError(f"client {path.stem}: {path} cannot be read as npz: {error}") from None
-    x, y = arrays.get("x_train", arrays.get("x")), arrays.get("y_train", arrays.get("y"))
-    if x is None:
+    except CloveError as error:
+        raise CloveError(f"client {path.stem}: {error}") from None
+    who = f"client {path.stem}: {path}"
+    if "x" not in arrays and "x_train" not in arrays:
         raise CloveError(
-            f"client {path.stem}: {path} needs an array x (or x_train); "
-            f"it has {', '.join(arrays) or 'none'}"
+            f"{who} needs an array x (or x_train); it has {', '.join(arrays) or 'none'}"
         )
-    test = None
-    if "x_test" in arrays:
-        test = (_floats(arrays["x_test"]), arrays.get("y_test"))
-    return ClientData(train=(_floats(x), y), test=test, name=path.stem)
+    for name in arrays:
+        if name not in ARRAYS:
+            raise CloveError(f"{who}: {unknown_name('array', name, ARRAYS)}")
+        if f"{name}_train" in arrays:
+            raise CloveError(f"{who} holds both {name} and {name}_train: keep one of them")
+    if "y_test" in arrays and "x_test" not in arrays:
+        raise CloveError(f"{who} holds y_test, but no x_test to go with it")
+    return {name.removesuffix("_train"): array for name, array in arrays.items()}
 
 
-def _floats(x: Array) -> Array:
-    """Give bytes the range [0, 1], as images are used; leave other numbers as they are."""
-    return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
-
-
-# ------------------------------------------------------------------------------------------- tables
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-        ".csv": pd.read_csv,
-        ".parquet": pd.read_parquet,
+def _check_bytes(clients: Mapping[str, Arrays]) -> None:
+    """Refuse bytes beside other numbers: bytes are scaled to [0, 1], and the others are not."""
+    kinds = {
+        f"client {name}'s {part}": arrays[part].dtype
+        for name, arrays in clients.items()
+        for part in ("x", "x_test")
+        if part in arrays
     }
-    kind = path.suffix.lower()
-    if kind not in readers:
-        raise CloveError(f"{path} is no table clove can read: use {' or '.join(readers)}")
-    try:
-        return readers[kind](path)
-    except ImportError:
-        raise CloveError(
-            "reading .parquet needs pyarrow: pip install pyarrow, or save the table as .csv"
-        ) from None
-    except (OSError, ValueError) as error:  # of which pandas' and pyarrow's errors are kinds
-        raise CloveError(f"the table {path} cannot be read: {error}") from None
-
-
-def _table_files(files: Sequence[Path], label: str, split: str) -> list[ClientData]:
-    """Read a table a client as one table, so that text labels mean the same to all."""
-    import pandas as pd
-
-    names = [file.stem for file in files]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise CloveError(f"client {twice} has more than one file in {files[0].parent}")
-    whose = "(client)"
-    frames = [_read_table(file).assign(**{whose: file.stem}) for file in files]
-    for file, frame in zip(files, frames, strict=True):
-        if set(frame.columns) != set(frames[0].columns):
-            odd = set(frame.columns) ^ set(frames[0].columns)
-            raise CloveError(f"{file} and {files[0]} differ in columns: {', '.join(sorted(odd))}")
-    return clients_from_table(
-        pd.concat(frames, ignore_index=True),
-        client_column=whose,
-        label_column=label,
-        split_column=split,
-    )
-
-
-def _check_columns(frame: pd.DataFrame, client: str, label: str, split: str) -> None:
-    """Refuse a table without a column that was asked for; labels and splits may be missing."""
-    wanted = {client: "to say whose each row is"}
-    if label != LABEL:
-        wanted[label] = "of labels"
-    if split != SPLIT:
-        wanted[split] = "to say what is for training and what for testing"
-    for column, purpose in wanted.items():
-        if column not in frame.columns:
+    first = next(iter(kinds))
+    for who, kind in kinds.items():
+        if (kind == np.uint8) != (kinds[first] == np.uint8):
             raise CloveError(
-                f"the table has no column {column!r} {purpose}; "
-                f"it has {', '.join(map(str, frame.columns))}"
+                f"{who} is of type {kind}, {first} of type {kinds[first]}: bytes are scaled to "
+                "[0, 1] and other numbers are not, so all must be bytes or none"
             )
 
 
-def _feature_columns(features: pd.DataFrame, whose: pd.Series) -> Array:
-    import pandas as pd
-
-    for column in features.columns:
-        values = features[column]
-        if values.dtype.kind not in "iufb":
-            odd = np.flatnonzero(pd.to_numeric(values, errors="coerce").isna() & values.notna())
-            first = int(odd[0]) if len(odd) else 0
-            raise CloveError(
-                f"client {whose.iloc[first]}: column {column!r} does not hold numbers but "
-                f"{values.iloc[first]!r}; encode it, drop it, or name it as the label"
-            )
-    x: Array = features.to_numpy(dtype=np.float32, na_value=np.nan)
-    return x
-
-
-def _numbered(labels: pd.Series, whose: pd.Series) -> Array:
-    """Return labels as numbers: text in alphabetical order, numbers as they are."""
-    if labels.isna().any():
-        row = int(np.flatnonzero(labels.isna())[0])
-        name = whose.iloc[row]
-        point = int((whose.iloc[:row] == name).sum())
-        raise CloveError(f"client {name}: its point {point} has no {labels.name}")
-    values: Array = labels.to_numpy()
-    if values.dtype.kind in "iufb":
-        return values
-    return np.unique(values.astype(str), return_inverse=True)[1]
-
-
-def _rows_client(name: str, x: Array, y: Array | None, parts: Array | None) -> ClientData:
-    if parts is None:
-        return ClientData(train=(x, y), name=name)
-    unknown = sorted(set(map(str, parts)) - set(SPLITS))
-    if unknown:
-        raise CloveError(f"client {name}: split must be train or test, not {unknown[0]!r}")
-    train, test = ((x[parts == part], _of(y, parts == part)) for part in SPLITS)
-    return ClientData(train=train, test=test if len(test[0]) else None, name=name)
-
-
-def _of(values: Array | None, rows: Array) -> Array | None:
-    return None if values is None else values[rows]
-
-
-# ------------------------------------------------------------------------------------------- images
-
-
-def _image_clients(folders: Sequence[Path]) -> Iterator[ClientData]:
-    parts = {folder: _parts(folder) for folder in folders}
-    homes = [home for found in parts.values() for home in found.values()]
-    classes = sorted({c.name for home in homes for c in _visible(home) if c.is_dir()})
-    number = {name: index for index, name in enumerate(classes)}
-    for folder, found in parts.items():
-        points = {part: _images(folder.name, home, number) for part, home in found.items()}
-        yield ClientData(train=points["train"], test=points.get("test"), name=folder.name)
-
-
-def _visible(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
-
-
-def _parts(folder: Path) -> dict[str, Path]:
-    """Return the folders of a client's training and test images: itself, where it has no such."""
-    found = {path.name: path for path in _visible(folder) if path.is_dir()}
-    return found if "train" in found and set(found) <= set(SPLITS) else {"train": folder}
-
-
-def _images(client: str, folder: Path, number: dict[str, int]) -> Points:
-    files = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in IMAGES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    if not files:
-        raise CloveError(f"client {client}: there are no images in {folder}")
-    x = [_read_image(client, file) for file in files]
-    for file, image in zip(files, x, strict=True):
-        if image.shape != x[0].shape:
-            raise CloveError(
-                f"client {client}: {file} differs in size or colours from {files[0]}: "
-                f"{image.shape}, not {x[0].shape}"
-            )
-    if not number:
-        return np.stack(x), None
-    classes = [file.relative_to(folder).parts[0] for file in files]
-    loose = next((f for f, name in zip(files, classes, strict=True) if name not in number), None)
-    if loose is not None:
-        raise CloveError(f"client {client}: {loose} is in no class, as other images are")
-    return np.stack(x), np.array([number[name] for name in classes])
-
-
-def _read_image(client: str, path: Path) -> Array:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith("I;16"):  # grey in 16 bits
-                return (np.asarray(image)[None] / np.float32(65535)).astype(np.float32)
-            grey = image.mode in ("1", "L", "LA")
-            pixels = np.asarray(image.convert("L" if grey else "RGB"))
-    except (OSError, ValueError, SyntaxError) as error:  # Pillow fails in any of these ways
-        raise CloveError(f"client {client}: {path} cannot be read as an image: {error}") from None
-    return _floats(_channels_first(pixels))
-
-
-def _channels_first(pixels: Array) -> Array:
-    if pixels.dtype != np.uint8 or pixels.ndim < 2:
-        return pixels
-    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+def _number_words(clients: Mapping[str, Arrays]) -> None:
+    """Put numbers for labels that are words, in the alphabetical order of all clients' words."""
+    labels = {
+        (name, part): arrays[part]
+        for name, arrays in clients.items()
+        for part in ("y", "y_test")
+        if part in arrays
+    }
+    words = {place: y for place, y in labels.items() if y.dtype.kind == "U"}
+    if not words:
+        return
+    for name, part in labels.keys() - words.keys():
+        other = next(iter(words))[0]
+        raise CloveError(f"client {name}: {part} holds numbers, but client {other} has words")
+    known = np.unique(np.concatenate([y.reshape(-1) for y in words.values()]))
+    for (name, part), y in words.items():
+        clients[name][part] = np.searchsorted(known, y)

@@ -7,9 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clove.data.card import DataCard, Form, Parts
+from clove.data.card import Chunks, DataCard, Form, Parts
 from clove.data.places import data_folders
 from clove.errors import CloveError
+from clove.folders import Unreadable, readable
+
+CLOSED = "(no permission to look there)"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,24 @@ class Source:
     def where(self) -> Path:
         """The file where there is only one, else the folder."""
         return self.files[0] if len(self.files) == 1 else self.folder
+
+    def decode(self, **options: int) -> Chunks:
+        """Read the arrays, whole or piece by piece; what cannot be read is said with a remedy."""
+        try:
+            with readable(self.where):
+                yield from self.form.decode(self.parts, **options)
+        except Unreadable:
+            raise
+        except CloveError as error:
+            raise CloveError(f"{error}. {self.remedy}") from error
+
+    @property
+    def remedy(self) -> str:
+        """What to do where a file is damaged."""
+        again = "put it there again"
+        if self.card.files:
+            again = f"run `clove data fetch {self.card.name}`, or {again}"
+        return f"Delete that file and {again}"
 
 
 def part_files(part: Path, form: Form) -> list[Path]:
@@ -84,12 +105,22 @@ def _is_there(path: Path, form: Form) -> bool:
     return False
 
 
+def _forbidden(path: Path) -> bool:
+    """Say whether a path is there, or may be, where nobody lets us look."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
+
+
 def _missing(card: DataCard, data_dir: Path | None) -> str:
     fetch = f"Run `clove data fetch {card.name}`, or put" if card.files else f"{card.by_hand} Put"
     wanted = " or ".join(form.words for form in card.forms)
     places = [_place(form, folder) for form, folder in _places(card, data_dir)]
+    closed = " where clove may look" if any(place.endswith(CLOSED) for place in places) else ""
     return (
-        f"data set {card.name!r} was not found. {fetch} {wanted} in one of these places, "
+        f"data set {card.name!r} was not found{closed}. {fetch} {wanted} in one of these places, "
         "or name another folder with data_dir or $CLOVE_DATA:\n"
         + "\n".join(f"  {place}" for place in dict.fromkeys(places))
     )
@@ -97,9 +128,11 @@ def _missing(card: DataCard, data_dir: Path | None) -> str:
 
 def _place(form: Form, folder: Path) -> str:
     """Name a place, with what it lacks where it holds a part of the files only."""
+    first = folder / next(iter(form.parts.values()))[0]
+    if _forbidden(first):
+        return f"{folder} {CLOSED}"
     if len(form.parts) == 1:
-        (names,) = form.parts.values()
-        return str(folder / names[0])
+        return str(first)
     found = _parts(form, folder)
     missing = [names[0] for part, names in form.parts.items() if part not in found]
     return f"{folder} (lacks {', '.join(missing)})" if found else str(folder)

@@ -16,6 +16,7 @@ from clove.data.datasets import CARDS, dataset_card, load_dataset
 from clove.data.decoded import cache_entries, decoded, verify_entry
 from clove.data.digest import md5_of
 from clove.data.idx import idx_md5
+from clove.data.places import named_folder
 from clove.data.rows import Rows
 from clove.data.sources import Source, find_source, locate
 from clove.errors import CloveError
@@ -65,7 +66,7 @@ class CheckReport:
 
 def data_status(data_dir: str | Path | None = None) -> list[DataStatus]:
     """Say of each data set whether it is here, and where; nothing is read but folders."""
-    folder = None if data_dir is None else Path(data_dir).expanduser()
+    folder = named_folder(data_dir)
     return [_status(card, folder) for card in CARDS.values()]
 
 
@@ -96,7 +97,7 @@ def check_dataset(name: str, data_dir: str | Path | None = None) -> CheckReport:
     Raises a `CloveError` only if there is nothing to look at; what is wrong with files that are
     there is in the report.
     """
-    card, folder = dataset_card(name), None if data_dir is None else Path(data_dir).expanduser()
+    card, folder = dataset_card(name), named_folder(data_dir)
     sources = [locate(part, folder) for part in _with_needs(card) if part.forms]
     checks = [check for source in sources for check in _file_checks(source)]
     try:
@@ -162,7 +163,9 @@ def _decoded_checks(source: Source) -> Iterator[Check]:
     sums = source.card.contents
     arrays = decoded(source) if sums else {}
     for name, md5 in sums.items():
-        values = arrays[name][:, 0] if name[0] == "x" else arrays[name].astype(np.uint8)
+        values = arrays[name].astype(np.uint8, copy=False)
+        # A single channel has no axis of its own in an idx file.
+        values = values[:, 0] if values.shape[1:2] == (1,) else values
         ok = idx_md5(values) == md5
         yield Check(f"{source.card.name} {name}", ok, f"{'as' if ok else 'not as'} published")
     for entry in cache_entries(source):

@@ -140,7 +140,7 @@ def mnist_writers(
 def _images(data_dir: Path | None) -> tuple[Array, Array, Arrays]:
     """Return MNIST's training images and labels, and who wrote them."""
     source = locate(MNIST_WRITERS, data_dir)
-    who = dict(source.form.decode(source.parts))
+    who = dict(source.decode())
     arrays = decoded(locate(MNIST, data_dir))
     x, y = arrays["x_train"], arrays["y_train"]
     for name, array in who.items():

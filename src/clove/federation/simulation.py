@@ -145,6 +145,25 @@ class Simulation(ABC):
         if self.task.correct is not None:
             for pool in (self.train_pool, self.test_pool):
                 self._check_labels(pool, outputs.shape[-1])
+        self._try_loss(outputs, batch)
+
+    def _try_loss(self, outputs: Tensor, batch: StepBatch) -> None:
+        """Take the loss of a few samples, so that one of the user's own fails before any round."""
+        try:
+            losses = self.task.loss(outputs, batch.y)
+        except CloveError:
+            raise
+        except Exception as error:
+            raise CloveError(
+                f"the loss cannot be taken of outputs of shape {tuple(outputs.shape)} and targets "
+                f"of shape {tuple(batch.y.shape)}: {type(error).__name__}: {error}"
+            ) from error
+        shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        if shape != (len(batch.y),):
+            raise CloveError(
+                f"the loss must give one number for each of {len(batch.y)} samples, shape "
+                f"({len(batch.y)},), but gives {shape}: with torch's losses use reduction='none'"
+            )
 
     def _check_labels(self, pool: Pool, logits: int) -> None:
         """Refuse labels that are no outputs of the network, and name the first client with some."""

@@ -47,6 +47,8 @@ def draw_clients(
     names = [str(label) for label in range(table.shape[1])] if labels is None else list(labels)
     height, width = _height(len(table)), min(max(0.34 * len(names), 2.4), 8.0)
     row, column = height / len(table), width / len(names)
+    if known is not None and height / len(np.unique(known)) < THIN:
+        known = None  # lines between clusters would be all there is to see
     with print_style():
         figure = Figure(figsize=(width + 3.4, height + 1.6), layout="constrained")
         heat, bars = figure.subplots(1, 2, sharey=True, width_ratios=[width, 1.5])

@@ -19,12 +19,12 @@ from clove.data import (
     Dataset,
     MixedClients,
     check_clients,
-    clients_from_path,
     dataset_options,
     holdout,
     load_dataset,
     mix,
     mixing_options,
+    read_clients,
 )
 from clove.errors import CloveError
 from clove.federation import Parameters, Simulation, initial_models
@@ -40,6 +40,7 @@ MODEL_FOR = {  # the paper's, where they do not follow from the shape
     ("amazon", "classification"): "amazon-mlp",
     ("agnews", "classification"): "text-cnn",
 }
+MOST_CLASSES = 100_000
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,11 @@ def gather_clients(
     """Return the clients of a data set and mixing, or a user's own."""
     if task is not None and settings.model not in ("auto", OWN_NETWORK):
         raise CloveError("give either a task with its network or model=, not both")
+    likely = None
     if settings.clients is not None:
-        own = clients_from_path(settings.clients, **settings.data)
+        own, likely = read_clients(settings.clients, **settings.data)
     if own is not None:
-        return _own_clients(settings, own, task)
+        return _own_clients(settings, own, task, likely)
     if settings.dataset == OWN_CLIENTS:
         raise CloveError(
             "this run was made with clients handed over in Python: "
@@ -125,7 +127,10 @@ def mixed_clients(settings: Settings) -> tuple[Dataset, MixedClients]:
     return dataset, mix(dataset, mixing, seed, **among(mixing_options(mixing)))
 
 
-def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | None) -> Clients:
+def _own_clients(
+    settings: Settings, own: Sequence[ClientData], task: Task | None, likely: str | None = None
+) -> Clients:
+    """Return clients of a user's own; `likely` is a column that may hold the labels they lack."""
     clients, held = holdout(check_clients(own), seed=settings.seed)
     remarks = [f"{held} clients had no test data: a fifth of their training data was held out"]
     remarks = remarks if held else []
@@ -133,15 +138,21 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
     kind = settings.task
     if task is None and kind == "auto":
         kind = "reconstruction" if labels[0] is None else "classification"
+        if labels[0] is None:
+            remarks.append("no labels found: the clients' data are reconstructed")
         if labels[0] is not None and np.issubdtype(labels[0].dtype, np.floating):
             kind = "regression"
             remarks.append("labels are fractions: taken as regression, unless task says otherwise")
+    if likely is not None:
+        remarks.append(
+            f"column {likely!r} is taken as a feature; if it holds labels, "
+            f"set label_column={likely}"
+        )
     shape = tuple(clients[0].train[0].shape[1:])
     task = task or named_task(kind, _model_for(settings, kind, shape), settings.loss)
     outputs = 1
     if task.name == "classification" and labels[0] is not None:
-        tests = [client.test[1] for client in clients if client.test is not None]
-        outputs = 1 + max(int(np.max(y)) for y in [*labels, *tests] if y is not None)
+        outputs = _classes(clients)
     elif labels[0] is not None and labels[0].ndim > 1:
         outputs = int(np.prod(labels[0].shape[1:]))
     groups = [client.group for client in clients]
@@ -155,6 +166,29 @@ def _own_clients(settings: Settings, own: Sequence[ClientData], task: Task | Non
         data=settings.data,
         remark="; ".join(remarks) or None,
     )
+
+
+def _classes(clients: Sequence[ClientData]) -> int:
+    """Return how many classes there are, judged by the highest label."""
+    highest = 0
+    for index, client in enumerate(clients):
+        who = f"client {index}" if client.name is None else f"client {client.name}"
+        for _, y in (client.train, client.test or (None, None)):
+            if y is None:
+                continue
+            if y.ndim > 1:
+                raise CloveError(
+                    f"{who}: labels have shape {y.shape[1:]}, but classification takes one whole "
+                    "number a sample; if a row marks its class by a 1, use y.argmax(axis=1), and "
+                    "for several numbers to predict set task=regression"
+                )
+            highest = max(highest, int(np.max(y)))
+            if highest >= MOST_CLASSES:
+                raise CloveError(
+                    f"{who} has the label {highest}: classes are numbered from 0, up to "
+                    f"{MOST_CLASSES:,}; if labels are quantities, set task=regression"
+                )
+    return 1 + highest
 
 
 def _network_name(task: Task) -> str:

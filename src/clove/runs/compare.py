@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from clove.algorithms import find_algorithm
 from clove.data import ClientData
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError
 from clove.folders import write_atomically
 from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
@@ -26,7 +26,9 @@ from clove.runs.settings import (
     Settings,
     algorithm_options,
     data_options,
+    data_title,
     from_names,
+    unknown_setting,
 )
 from clove.runs.story import read_story
 from clove.tasks import Task
@@ -112,7 +114,7 @@ def _check_options(algorithms: Sequence[str], settings: dict[str, Any]) -> None:
         known |= set(algorithm_options(algorithm))
     for name in settings:
         if name not in known:
-            raise unknown_name("setting", name, known)
+            raise unknown_setting(name, base, ", ".join(algorithms), known)
 
 
 def _settings_for(algorithm: str, settings: dict[str, Any]) -> Settings:
@@ -188,7 +190,7 @@ def _figure(comparison: Comparison) -> Figure:
     embedding = stories[grouping[0]][0].embedding() if grouping else None
     one, seeds = comparison.summaries[0], len(stories[names[0]])
     title = (
-        f"{one['dataset']}, {one['mixing']}, {one['clients']} clients, "
+        f"{data_title(one['dataset'], one['mixing'])}, {one['clients']} clients, "
         f"{seeds} seed{'s' if seeds > 1 else ''}"
     )
     return draw(curves, embedding, title)

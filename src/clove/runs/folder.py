@@ -221,14 +221,14 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def plain_errors(path: Path) -> Iterator[None]:
+def plain_errors(path: Path, what: str = "the run folder") -> Iterator[None]:
     """Turn what the system says about files into what a user can do about it."""
     try:
         yield
     except OSError as error:
+        again = f"continue with `clove resume {path}`" if "run" in what else "try again"
         reasons = {
-            errno.ENOSPC: "the disk is full: free some space, then continue with "
-            f"`clove resume {path}`",
+            errno.ENOSPC: f"the disk is full: free some space, then {again}",
             errno.EACCES: "no permission to write there: choose another folder",
             errno.EPERM: "no permission to write there: choose another folder",
             errno.EROFS: "it is on a read-only disk: choose another folder",
@@ -236,4 +236,4 @@ def plain_errors(path: Path) -> Iterator[None]:
             errno.ENOENT: "it cannot be made there: choose another folder",
         }
         reason = reasons.get(error.errno or 0, str(error))
-        raise CloveError(f"cannot write the run folder {path}: {reason}") from error
+        raise CloveError(f"cannot write {what} {path}: {reason}") from error

@@ -22,7 +22,7 @@ from clove.report.figures import Curves, draw
 from clove.runs.folder import PICTURE, RunFolder, plain_errors
 from clove.runs.loop import Progress, Record, drive
 from clove.runs.made import settings_text
-from clove.runs.settings import Settings
+from clove.runs.settings import Settings, data_title
 from clove.runs.story import Story, summarise
 from clove.tasks import Task
 
@@ -124,7 +124,7 @@ class Result:
     def plot(self) -> Figure:
         """Draw accuracy and ARI by round, and the loss vectors coloured by model."""
         settings = self.settings
-        title = f"{settings.algorithm} on {settings.dataset}, {settings.mixing}"
+        title = f"{settings.algorithm} on {data_title(settings.dataset, settings.mixing)}"
         curves = [Curves(settings.algorithm, [self._story.records])]
         return draw(curves, self._story.embedding(), title)
 

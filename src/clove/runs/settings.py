@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path, PurePath
@@ -13,8 +13,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from clove.algorithms import find_algorithm
-from clove.data import DATASETS, dataset_options, find_mixing, mixing_options
+from clove.algorithms import ALGORITHMS, find_algorithm
+from clove.data import DATASETS, MIXINGS, dataset_options, find_mixing, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
 from clove.federation.engines import COMPILE
@@ -155,6 +155,11 @@ def data_options(dataset: str, mixing: str) -> dict[str, Any]:
     return {**dataset_options(dataset), **mixing_options(mixing)}
 
 
+def data_title(dataset: str, mixing: str) -> str:
+    """Say in a heading whose data it is."""
+    return "own clients" if dataset == OWN_CLIENTS else f"{dataset}, {mixing}"
+
+
 def from_names(**given: Any) -> Settings:
     """Sort settings given by name into general ones and options, and check them all.
 
@@ -172,7 +177,7 @@ def from_names(**given: Any) -> Settings:
     options, data = algorithm_options(base.algorithm), data_options(base.dataset, base.mixing)
     for name in given:
         if name not in options and name not in data:
-            raise unknown_name("setting", name, [*GENERAL, *options, *data])
+            raise unknown_setting(name, base, base.algorithm, [*GENERAL, *options, *data])
     return replace(
         base,
         data={n: v for n, v in given.items() if n in data and v is not None},
@@ -182,6 +187,27 @@ def from_names(**given: Any) -> Settings:
             if n in options and v is not None
         },
     )
+
+
+def unknown_setting(
+    name: str, settings: Settings, algorithms: str, known: Iterable[str]
+) -> CloveError:
+    """Make the error for a setting that a run does not have: others may, else it is misspelt."""
+    own = settings.dataset == OWN_CLIENTS
+    mixing, dataset = ["your own clients"] * 2 if own else [settings.mixing, settings.dataset]
+    owners = {
+        ("mixing", mixing): [m for m in MIXINGS if name in mixing_options(m)],
+        ("data set", dataset): [d for d in DATASETS if name in dataset_options(d)],
+        ("algorithm", algorithms): [
+            a for a, kind in ALGORITHMS.items() if name in [f.name for f in fields(kind)]
+        ],
+    }
+    for (kind, this), others in owners.items():
+        if others:
+            return CloveError(f"{name!r} is an option of {kind} {', '.join(others)}, not of {this}")
+    if name in data_options(OWN_CLIENTS, "none"):
+        return CloveError(f"{name!r} is an option of tables of your own clients (clients=...)")
+    return unknown_name("setting", name, known)
 
 
 def for_own_clients(given: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,14 @@ class Task:
         """Make a new network, initialised from torch's global generator."""
         if isinstance(self.network, str):
             raise CloveError(f"task {self.name!r} has to be fitted to data first: use for_data")
-        module = self.network()
+        try:
+            module = self.network()
+        except CloveError:
+            raise
+        except Exception as error:  # a factory of the user's own can fail in any way
+            raise CloveError(
+                f"the network of task {self.name!r} cannot be made: {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(module, nn.Module):
             raise CloveError(
                 f"the network factory of task {self.name!r} returned "

@@ -20,7 +20,7 @@ from clove.data.mixings.registry import Mixing
 from clove.data.mixings.request import Request
 from clove.data.mixings.sizes import sizes_for
 from clove.data.options import check_options, one_of, whole_number
-from clove.errors import CloveWarning
+from clove.errors import CloveError, CloveWarning
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,11 @@ def mix(dataset: Dataset, mixing: Any, seed: int, **options: Any) -> MixedClient
     sizes = sizes_for(dataset, mixing, authors) if chosen.grouped else {}
     settled = {**known, **sizes, **given}
     request = _request(settled, given, seed, authors)
+    if request.clients > dataset.size("train"):
+        raise CloveError(
+            f"{request.clients} clients are too many: data set {dataset.name!r} has "
+            f"{dataset.size('train')} training points"
+        )
     own = {option: given[option] for option in chosen.own_options().keys() & given}
     dataset = relabelled(dataset) if authors else dataset
     clusters = chosen.clusters(dataset, request, **own)
@@ -79,7 +84,7 @@ def mix(dataset: Dataset, mixing: Any, seed: int, **options: Any) -> MixedClient
         _holdings(chosen, clusters, part, request, seed, settled) for part in ("train", "test")
     )
     groups = np.arange(len(clusters)).repeat(request.clients) if chosen.grouped else None
-    shortfall = _shortfall(train, test, request, given) if chosen.grouped else None
+    shortfall = _shortfall(train, test, request, given, chosen.grouped)
     return MixedClients(
         clients=_clients(dataset, train, test, groups),
         groups=groups,
@@ -145,15 +150,22 @@ def _points(dataset: Dataset, part: Part, holding: Holding) -> Points:
 
 
 def _shortfall(
-    train: list[Holding], test: list[Holding], request: Request, given: Mapping[str, Any]
+    train: list[Holding],
+    test: list[Holding],
+    request: Request,
+    given: Mapping[str, Any],
+    grouped: bool,
 ) -> str | None:
-    """Say what is missing, and warn if it was asked for rather than a default."""
+    """Say what is missing, and warn if it was asked for rather than a default.
+
+    Where there are no clusters clients differ in size by design: only what none gets is missing.
+    """
     found = []
     for option, holdings, wanted in (
         ("points_per_client", train, request.train),
         ("test_points_per_client", test, request.test),
     ):
-        text = _lack(option, holdings, wanted)
+        text = (_lack if grouped else _beyond)(option, holdings, wanted)
         if text and option in given:
             warnings.warn(text, CloveWarning, stacklevel=3)
         # Test parts are smaller by nature: a shortfall there matters only if asked for.
@@ -171,3 +183,10 @@ def _lack(option: str, holdings: list[Holding], wanted: int | None) -> str | Non
         f"{option}={wanted}, but {short} of {len(sizes)} clients get fewer, down to {min(sizes)}: "
         "the data set has no more for so many clients"
     )
+
+
+def _beyond(option: str, holdings: list[Holding], wanted: int | None) -> str | None:
+    most = max(size_of(holding) for holding in holdings)
+    if wanted is None or most >= wanted:
+        return None
+    return f"{option}={wanted}, but no client gets so many: the most is {most}"

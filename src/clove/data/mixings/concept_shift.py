@@ -55,6 +55,8 @@ def concept_shift(
     labels = Labels(*class_labels(dataset, "concept-shift"))
     classes = labels.classes
     given = _as_swaps(swaps)
+    if not given and clusters is None:
+        raise CloveError("swaps=[] names no cluster: give swaps for each, or say how many clusters")
     count = len(given) if clusters is None else whole_number("clusters", clusters)
     if given == SWAPS:
         # The default is made for ten classes; with fewer, what does not fit is drawn instead.

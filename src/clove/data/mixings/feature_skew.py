@@ -81,8 +81,9 @@ def _quarter_turns(rotations: Iterable[int]) -> list[int]:
         raise CloveError(
             f"rotations must be a list of angles such as {list(ROTATIONS)}, got {rotations!r}"
         ) from error
-    odd = [angle for angle in angles if angle % 90]
-    if odd or not angles:
+    if not angles:
+        raise CloveError("rotations=[] names no cluster: give an angle for each")
+    if any(angle % 90 for angle in angles):
         raise CloveError(f"rotations must be multiples of 90 degrees, got {rotations!r}")
     turns = [int(angle // 90) % 4 for angle in angles]
     if len(set(turns)) < len(turns):

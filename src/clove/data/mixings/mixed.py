@@ -14,7 +14,7 @@ from clove.data.mixings.concept_shift import concept_shift
 from clove.data.mixings.feature_skew import feature_skew
 from clove.data.mixings.label_skew import label_skew_1
 from clove.data.mixings.request import Request
-from clove.data.options import one_of
+from clove.data.options import check_options, one_of, options_of
 from clove.errors import CloveError
 from clove.seeds import stream
 
@@ -32,6 +32,7 @@ def mixed(
     clusters: int | None = None,
     base: str = "label-skew-1",
     blend: float = 0.2,
+    **options: Any,
 ) -> list[Cluster]:
     """Make the clusters of another mixing, between which clients then exchange points.
 
@@ -47,13 +48,25 @@ def mixed(
         Share of a client's points, of training and test alike, that come from another cluster: at
         most one half, so that a client still belongs to its own. Which other cluster is drawn for
         each client by the seed.
+    **options
+        Those of the base.
     """
     share("blend", blend, most=0.5)
-    options = {} if clusters is None else {"clusters": clusters}
-    made = BASES[one_of("base", base, BASES)](dataset, request, **options)
+    make = BASES[one_of("base", base, BASES)]
+    check_options(f"mixing 'mixed' with base {base!r}:", options, options_of(make))
+    if clusters is not None:
+        options["clusters"] = clusters
+    made = make(dataset, request, **options)
     if len(made) < 2:
         raise CloveError("mixing 'mixed' blends clusters: it needs at least 2, got clusters=1")
     return made
+
+
+OPTIONS: Mapping[str, Any] = {
+    **dict.fromkeys(option for base in BASES.values() for option in options_of(base)),
+    **options_of(mixed),
+}
+"""Its own options, and those of any base: None there, as the default is the base's."""
 
 
 def exchange(

@@ -11,7 +11,7 @@ from clove.data.mixings.concept_shift import concept_shift
 from clove.data.mixings.dominant_class import label_skew_4
 from clove.data.mixings.feature_skew import feature_skew
 from clove.data.mixings.label_skew import label_skew_1, label_skew_2, label_skew_3
-from clove.data.mixings.mixed import exchange, mixed
+from clove.data.mixings.mixed import OPTIONS, exchange, mixed
 from clove.data.mixings.none import none
 from clove.data.mixings.without_clusters import dirichlet, quantity_skew
 from clove.data.options import options_of
@@ -53,5 +53,5 @@ MIXINGS: Mapping[str, Mixing] = {
     "concept-shift": Mixing(concept_shift, 5, 1000),
     "dirichlet": Mixing(dirichlet, 25, None, grouped=False, variants=False),
     "quantity-skew": Mixing(quantity_skew, 25, None, grouped=False, variants=False),
-    "mixed": Mixing(mixed, 5, 500, variants=False, exchange=exchange),
+    "mixed": Mixing(mixed, 5, 500, variants=False, exchange=exchange, options=OPTIONS),
 }

@@ -26,6 +26,7 @@ AUTHORS_SIZES: Mapping[tuple[str, str], Sizes] = {
     # Also 30 clients: the authors take all six pairs.
     ("agnews", "label-skew-2"): {"clients_per_cluster": 5, "points_per_client": 100},
     ("cifar10", "none"): {"points_per_client": 500},
+    ("linear", "none"): {"points_per_client": 900},
 }
 
 
