@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clove.algorithms import Clove
+from clove.clustering import LossVectorClustering
 from clove.errors import CloveWarning
 from clove.federation import Evaluate, Gradients, Losses, Recall, Train
 
@@ -243,6 +244,15 @@ def test_the_next_best_number_of_groups_is_told():
     )
     assert outcome.notes["clusters"] == 2
     assert outcome.notes["runner_up"] in (3, 4)
+
+
+def test_a_clustering_that_began_with_a_sample_is_noted(monkeypatch):
+    # Six clients stand for more than can all be compared with each other.
+    whole = LossVectorClustering.__init__.__kwdefaults__
+    monkeypatch.setitem(whole, "exact_limit", 4)
+    assert first_round(ScriptedClients(TARGETS)).notes["clustering_sample"] == 4
+    monkeypatch.setitem(whole, "exact_limit", 6)
+    assert "clustering_sample" not in first_round(ScriptedClients(TARGETS)).notes
 
 
 # --------------------------------------------------------------------------- who does not reply

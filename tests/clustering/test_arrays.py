@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from clove.clustering.arrays import (
     count_groups,
+    few_distinct,
     finite_matrix,
     group_equal,
     group_means,
     number_by_first_member,
 )
 
-from .groups import relaxed, same_groups
+from .groups import relaxed, same_groups, seeds
 
 labellings = st.lists(st.integers(-3, 5), min_size=1, max_size=20).map(np.array)
 
@@ -37,6 +38,28 @@ def test_numbers_do_not_depend_on_what_groups_were_called(labels, names):
 def test_equal_vectors_are_grouped_and_nought_has_no_sign():
     vectors = np.array([[1.0, 0.0], [2.0, 1.0], [1.0, -0.0], [1.0, 1.0]])
     assert group_equal(vectors).tolist() == [0, 1, 0, 2]
+
+
+@relaxed
+@given(seeds, st.integers(1, 40), st.integers(1, 3), st.integers(1, 4))
+def test_vectors_share_a_group_exactly_when_they_are_equal(seed, rows, columns, values):
+    vectors = np.random.default_rng(seed).integers(0, values, (rows, columns)).astype(float)
+    groups = group_equal(vectors)
+    assert np.array_equal(
+        groups[:, np.newaxis] == groups, (vectors[:, np.newaxis] == vectors).all(axis=2)
+    )
+    assert np.array_equal(groups, number_by_first_member(groups))
+
+
+@relaxed
+@given(seeds, st.integers(1, 200), st.integers(1, 6), st.integers(1, 6))
+def test_few_distinct_vectors_are_grouped_and_many_are_not(seed, rows, values, fewer_than):
+    vectors = np.random.default_rng(seed).integers(0, values, (rows, 1)).astype(float)
+    groups, found = group_equal(vectors), few_distinct(vectors, fewer_than)
+    if count_groups(groups) < fewer_than:
+        assert np.array_equal(found, groups)
+    else:
+        assert found is None
 
 
 def test_means_are_those_of_each_group():

@@ -10,7 +10,8 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import silhouette_score
 
 from clove.clustering import Choice, merge_ratio_k, silhouette_k
-from clove.clustering.selection import best_silhouette
+from clove.clustering import selection as selection_module
+from clove.clustering.selection import best_silhouette, silhouettes
 
 from .groups import relaxed, seeds, separated_losses
 
@@ -85,6 +86,18 @@ def test_silhouettes_are_those_of_scikit_learns_ward_clusterings():
     assert choice.scores == pytest.approx(expected)
     assert choice.n_clusters == max(expected, key=expected.get)
     assert choice.method == "silhouette"
+
+
+@relaxed
+@given(seeds, st.integers(3, 40), st.integers(1, 50))
+def test_silhouettes_do_not_depend_on_how_distances_are_parted(seed, n_clients, block):
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(0, 5, (n_clients, 2)).astype(float)
+    partitions = [np.r_[0, 1, rng.integers(0, 2, n_clients - 2)], np.arange(n_clients) // 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection_module, "BLOCK", block)
+        found = silhouettes(vectors, partitions)
+    assert found == pytest.approx([silhouette_score(vectors, p) for p in partitions], abs=1e-7)
 
 
 def test_the_runner_up_is_the_second_best_silhouette():

@@ -348,6 +348,8 @@ def _notes(aside: list[int], found: LossVectorClustering | None = None) -> dict[
         notes["clusters"] = int(found.n_clusters_)
         if found.choice_ is not None:
             notes["runner_up"] = found.runner_up_
+        if found.sample_size_ is not None:
+            notes["clustering_sample"] = found.sample_size_
     if aside:
         notes["set_aside"] = aside
     return notes

@@ -16,9 +16,9 @@ def finite_matrix(values: ArrayLike, name: str, min_rows: int = 1) -> FloatArray
         raise ValueError(f"{name} must have two dimensions, one row each, not {matrix.ndim}")
     if len(matrix) < min_rows:
         raise ValueError(f"{name} must have at least {min_rows} row(s), not {len(matrix)}")
-    finite = np.isfinite(matrix).all(axis=1)
+    finite = np.isfinite(matrix)
     if not finite.all():
-        row = int(np.argmin(finite))
+        row = int(np.argmin(finite.all(axis=1)))
         raise ValueError(f"{name} must be finite numbers: row {row} holds NaN or infinity")
     return matrix
 
@@ -36,9 +36,30 @@ def number_by_first_member(labels: ArrayLike) -> IntArray:
 
 def group_equal(vectors: FloatArray) -> IntArray:
     """Return one group a distinct vector: no clustering can tell its members apart."""
-    _, inverse = np.unique(vectors, axis=0, return_inverse=True)
-    # numpy 2.0 gives the inverse a second axis here, versions before and after do not.
-    return number_by_first_member(inverse.reshape(-1))
+    groups: IntArray = np.zeros(len(vectors), dtype=np.intp)
+    for column in vectors.T:
+        _, values = np.unique(column, return_inverse=True)
+        _, groups = np.unique(groups * len(vectors) + values, return_inverse=True)
+        if count_groups(groups) == len(vectors):  # as a rule, after the first column
+            break
+    return number_by_first_member(groups)
+
+
+def few_distinct(vectors: FloatArray, fewer_than: int) -> IntArray | None:
+    """Return `group_equal` if there are fewer distinct vectors than that, else None.
+
+    Where clients differ a few of them show it, and nobody need compare them all.
+
+    >>> few_distinct(np.array([[1.0], [2.0], [1.0]]), fewer_than=3).tolist()
+    [0, 1, 0]
+    """
+    rows = 4 * fewer_than
+    while rows < len(vectors):
+        if count_groups(group_equal(vectors[:rows])) >= fewer_than:
+            return None
+        rows *= 8
+    groups = group_equal(vectors)
+    return groups if count_groups(groups) < fewer_than else None
 
 
 def count_groups(labels: IntArray) -> int:
@@ -46,9 +67,14 @@ def count_groups(labels: IntArray) -> int:
     return int(labels.max()) + 1
 
 
+def group_sums(vectors: FloatArray, labels: IntArray, groups: int) -> FloatArray:
+    """Return the sum of the vectors of each group, in the order of their numbers."""
+    columns = [np.bincount(labels, weights=column, minlength=groups) for column in vectors.T]
+    return np.stack(columns, axis=1)
+
+
 def group_means(vectors: FloatArray, labels: IntArray) -> FloatArray:
     """Return the mean vector of each group, in the order of their numbers."""
-    sums = np.zeros((count_groups(labels), vectors.shape[1]))
-    np.add.at(sums, labels, vectors)
-    means: FloatArray = sums / np.bincount(labels)[:, np.newaxis]
+    groups = count_groups(labels)
+    means: FloatArray = group_sums(vectors, labels, groups) / np.bincount(labels)[:, np.newaxis]
     return means

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from clove.clustering.arrays import (
@@ -21,10 +22,15 @@ from clove.clustering.arrays import (
     group_means,
     number_by_first_member,
 )
-from clove.clustering.selection import Choice, best_silhouette
+from clove.clustering.selection import BLOCK, Choice, best_silhouette
+from clove.errors import CloveError
 
-# Distances held at a time while first neighbours are looked for (32 MiB).
-BLOCK = 1 << 22
+# With ten models this many clients took 15 to 25 s on a busy machine of two cores. Time grows
+# faster than their number.
+FINCH_LIMIT = 100_000
+
+# Clusters between which the two nearest are looked for again and again: 200 MB of distances.
+MERGE_LIMIT = 5_000
 
 
 def finch(vectors: ArrayLike) -> list[IntArray]:
@@ -34,11 +40,13 @@ def finch(vectors: ArrayLike) -> list[IntArray]:
     they have the same first neighbour, and so on along the chain. Each further partition does the
     same to the means of the clusters before. The last step, where all are one, is left out unless
     it is the only one. Of equally near neighbours the one with the lowest index is the first.
+    For at most ``FINCH_LIMIT`` clients.
 
     >>> [labels.tolist() for labels in finch([[0.0], [1.0], [10.0], [11.0], [12.5]])]
     [[0, 0, 1, 1, 1]]
     """
     matrix = finite_matrix(vectors, "vectors")
+    refuse_finch_of(len(matrix))
     labels: IntArray = np.arange(len(matrix))
     means = matrix
     partitions: list[IntArray] = []
@@ -88,29 +96,68 @@ def finch_labels(
     return _merge_nearest(matrix, (enough or levels[:1])[-1], n_clusters)
 
 
+def refuse_finch_of(n_clients: int) -> None:
+    """Refuse what would take longer than anybody waits."""
+    if n_clients > FINCH_LIMIT:
+        raise CloveError(
+            f"FINCH of {n_clients:,} clients would take long: it looks for everybody's nearest "
+            f"neighbour, and is limited to {FINCH_LIMIT:,} clients. Cluster with method='kmeans', "
+            "which has no limit"
+        )
+
+
 def _joined_with_first_neighbours(points: FloatArray) -> IntArray:
     # The links i - first(i) alone have the paper's components: its two other kinds of link, to
     # whom i is first and to whom shares i's first neighbour, join nothing these do not.
-    first = _first_neighbours(points)
     count = len(points)
-    links = coo_matrix((np.ones(count), (np.arange(count), first)), shape=(count, count))
+    links = coo_matrix((np.ones(count), (np.arange(count), _joins(points))), shape=(count, count))
     return number_by_first_member(connected_components(links, directed=False)[1])
 
 
-def _first_neighbours(points: FloatArray) -> IntArray:
-    count = len(points)
-    step = max(1, BLOCK // count)
-    first: IntArray = np.empty(count, dtype=np.intp)
-    for start in range(0, count, step):
-        distances = cdist(points[start : start + step], points)
-        rows = np.arange(len(distances))
-        distances[rows, start + rows] = np.inf
+def _joins(points: FloatArray) -> IntArray:
+    """Return whom everybody joins: its first neighbour; of equal points, the first of them."""
+    equal = group_equal(points)
+    distinct = np.unique(equal, return_index=True)[1]
+    joins: IntArray = distinct[equal]
+    alone = np.flatnonzero(np.bincount(equal) == 1)
+    if len(distinct) > 1:
+        joins[distinct[alone]] = distinct[_first_neighbours(points[distinct], alone)]
+    return joins
+
+
+def _first_neighbours(points: FloatArray, asked: IntArray) -> IntArray:
+    """Return the nearest other point of each of those asked; all points differ."""
+    if len(points) ** 2 <= BLOCK:
+        return _first_by_comparing(points, asked)
+    distances, found = KDTree(points).query(points[asked], k=3, workers=-1)
+    first: IntArray = found[:, 1].astype(np.intp)
+    # A tree has an order of its own for equally near points: those are compared one by one.
+    tied = (distances[:, 1] == 0) | (distances[:, 2] <= distances[:, 1] * (1 + 1e-12))
+    first[tied] = _first_by_comparing(points, asked[tied])
+    return first
+
+
+def _first_by_comparing(points: FloatArray, asked: IntArray) -> IntArray:
+    step = max(1, BLOCK // len(points))
+    first: IntArray = np.empty(len(asked), dtype=np.intp)
+    for start in range(0, len(asked), step):
+        some = asked[start : start + step]
+        distances = cdist(points[some], points)
+        distances[np.arange(len(some)), some] = np.inf
         first[start : start + step] = distances.argmin(axis=1)
     return first
 
 
 def _merge_nearest(vectors: FloatArray, labels: IntArray, n_clusters: int) -> IntArray:
     """Merge the two clusters with the nearest means until at most ``n_clusters`` are left."""
+    if count_groups(labels) <= n_clusters:
+        return labels
+    if count_groups(labels) > MERGE_LIMIT:
+        raise CloveError(
+            f"FINCH has no partition between {count_groups(labels):,} clusters and fewer than the "
+            f"{n_clusters:,} asked for, and merges at most {MERGE_LIMIT:,}: ask for fewer clusters "
+            "or use method='kmeans'"
+        )
     means, sizes = group_means(vectors, labels), np.bincount(labels)
     merged = np.arange(len(means))
     distances = cdist(means, means)

@@ -13,6 +13,7 @@ from clove.clustering.arrays import (
     IntArray,
     count_groups,
     finite_matrix,
+    group_sums,
     number_by_first_member,
 )
 from clove.errors import unknown_name
@@ -57,7 +58,7 @@ def match(
 def match_min_cost(labels: ArrayLike, losses: ArrayLike) -> IntArray:
     """Match clusters to models so that the sum of all clients' losses is least."""
     clusters, matrix = _checked(labels, losses)
-    return _cheapest(_sums(clusters, matrix))
+    return _cheapest(group_sums(matrix, clusters, count_groups(clusters)))
 
 
 def match_in_order(labels: ArrayLike, losses: ArrayLike) -> IntArray:
@@ -76,7 +77,7 @@ def match_by_overlap(
     With nothing known of the round before this is the min-cost matching.
     """
     clusters, matrix = _checked(labels, losses)
-    cost = _sums(clusters, matrix)
+    cost = group_sums(matrix, clusters, count_groups(clusters))
     kept = _kept(clusters, matrix, previous)
     if not kept.any():
         return _cheapest(cost)
@@ -89,7 +90,7 @@ def match_by_overlap(
 def _checked(labels: ArrayLike, losses: ArrayLike) -> tuple[IntArray, FloatArray]:
     matrix = finite_matrix(losses, "losses")
     clusters = _client_integers(labels, "labels", len(matrix))
-    if not np.array_equal(np.unique(clusters), np.arange(count_groups(clusters))):
+    if clusters.min() < 0 or not np.bincount(clusters).all():
         raise ValueError("labels must number the clusters from 0 without gaps")
     if count_groups(clusters) > matrix.shape[1]:
         raise ValueError(
@@ -109,12 +110,6 @@ def _client_integers(values: ArrayLike, name: str, n_clients: int) -> IntArray:
     return numbers.astype(np.intp)
 
 
-def _sums(clusters: IntArray, values: FloatArray) -> FloatArray:
-    sums = np.zeros((count_groups(clusters), values.shape[1]))
-    np.add.at(sums, clusters, values)
-    return sums
-
-
 def _kept(clusters: IntArray, losses: FloatArray, previous: ArrayLike | None) -> FloatArray:
     """Return how many clients keep their model, for every cluster with every model."""
     n_clients, n_models = losses.shape
@@ -123,8 +118,11 @@ def _kept(clusters: IntArray, losses: FloatArray, previous: ArrayLike | None) ->
     )
     if models.min() < -1 or models.max() >= n_models:
         raise ValueError(f"previous must be -1 or one of the models 0 to {n_models - 1}")
-    # A client of unknown model is a row of noughts: index -1 is compared with no model.
-    return _sums(clusters, (models[:, np.newaxis] == np.arange(n_models)).astype(np.float64))
+    known = models >= 0
+    pairs = np.bincount(
+        clusters[known] * n_models + models[known], minlength=count_groups(clusters) * n_models
+    )
+    return pairs.reshape(-1, n_models).astype(np.float64)
 
 
 def _cheapest(cost: FloatArray) -> IntArray:
