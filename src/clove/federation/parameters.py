@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clove.federation.precision import exact_products
+
 Parameters = Mapping[str, Tensor]
 Indices = NDArray[np.int64]
 
@@ -98,8 +100,10 @@ class GroupSums:
         for name, tensor in models.items():
             kind = tensor.dtype if tensor.is_floating_point() else torch.float64
             flat = tensor.to(kind).reshape(len(groups), tensor.shape[1:].numel())
+            shares = torch.as_tensor(table, dtype=kind, device=flat.device)
             # A matrix product adds in a fixed order on every device; scattered adds do not.
-            total = (torch.as_tensor(table).to(flat) @ flat).reshape(-1, *tensor.shape[1:])
+            with exact_products():
+                total = (shares @ flat).reshape(-1, *tensor.shape[1:])
             self._kinds[name] = tensor.dtype
             self._sums[name] = self._sums[name] + total if name in self._sums else total
 

@@ -64,3 +64,14 @@ def kernels_of(precision: str, device: torch.device) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before[2:5]
         matmul.matmul.allow_tf32 = before[5]
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Multiply matrices in full precision: averages of models must not lose any."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

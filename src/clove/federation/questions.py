@@ -247,5 +247,10 @@ class Scores:
     loss: Floats
     accuracy: Floats | None
 
+    def pick(self, places: Indices) -> Scores:
+        """Return the scores at some places."""
+        accuracy = None if self.accuracy is None else self.accuracy[places]
+        return Scores(self.clients[places], self.loss[places], accuracy)
+
 
 Answer = LossVectors | Trained | Recalled | Scores

@@ -433,27 +433,42 @@ class Simulation(ABC):
         if index is None:
             index = self.memory.assignments(clients)
             clients, index = clients[index >= 0], index[index >= 0]
-        loss, right = np.zeros(len(clients)), np.zeros(len(clients))
+        order = np.argsort(index, kind="stable")
+        rows = [pool.rows(client) for client in clients[order]]
+        parts = []
         for model in np.unique(index):
-            where = np.flatnonzero(index == model)
-            rows = [pool.rows(client) for client in clients[where]]
-            losses, correct = self.run_samples(stacks.one(question.models, int(model)), rows, pool)
-            loss[where] = segment_means(losses, rows)
-            if correct is not None:
-                right[where] = segment_means(correct, rows)
-        return Scores(clients, loss, right if self.task.correct else None)
+            own = [rows[place] for place in np.flatnonzero(index[order] == model)]
+            parts.append(self.run_samples(stacks.one(question.models, int(model)), own, pool))
+        return self._scores(clients[order], rows, parts).pick(np.argsort(order))
 
     def _evaluate_kept(self, name: str, clients: Indices, pool: Pool) -> Scores:
         """Run each client's own model over its own samples."""
-        loss, right = np.zeros(len(clients)), np.zeros(len(clients))
-        for place, client in enumerate(clients):
-            rows = [pool.rows(client)]
-            model = stacks.one(self.memory.kept(name, np.array([client])), 0)
-            losses, correct = self.run_samples(model, rows, pool)
-            loss[place] = segment_means(losses, rows)[0]
-            if correct is not None:
-                right[place] = segment_means(correct, rows)[0]
-        return Scores(clients, loss, right if self.task.correct else None)
+        rows = [pool.rows(client) for client in clients]
+        parts = self.run_own(self.memory.kept(name, clients), rows, pool) if len(rows) else []
+        return self._scores(clients, rows, parts)
+
+    def run_own(
+        self, models: Parameters, rows: list[Indices], pool: Pool
+    ) -> list[tuple[Tensor, Tensor | None]]:
+        """Run each model of a stack over its own rows; return losses and correctness of each."""
+        return [
+            self.run_samples(stacks.one(models, place), [own], pool)
+            for place, own in enumerate(rows)
+        ]
+
+    def _scores(
+        self, clients: Indices, rows: list[Indices], parts: list[tuple[Tensor, Tensor | None]]
+    ) -> Scores:
+        """Return scores from what came of the clients' samples, in one trip from the device."""
+        rated = self.task.correct is not None
+        if not parts:
+            return Scores(clients, np.zeros(0), np.zeros(0) if rated else None)
+        found = torch.cat([loss for loss, _ in parts])[None]
+        if rated:
+            right = torch.cat([correct for _, correct in parts if correct is not None])
+            found = torch.cat([found, right.to(found.dtype)[None]])
+        means = segment_means(found, rows)
+        return Scores(clients, means[0], means[1] if rated else None)
 
     # -------------------------------------------------------------------------------- samples
 

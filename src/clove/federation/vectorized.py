@@ -193,10 +193,12 @@ class Vectorized(Simulation):
         for part in self._chunks(rows, stacks.count(models)):
             batch = self.batch(self._rows(part), pool.x.new_ones(1), pool)
             outputs = self._outputs(models, batch.x, None)
-            targets = batch.y.expand(len(outputs), *batch.y.shape)
-            losses.append(vmap(self.task.loss)(outputs, targets))
+            targets = batch.y.expand(len(outputs), *batch.y.shape).flatten(0, 1)
+            several = outputs.shape[:2]
+            losses.append(self.task.loss(outputs.flatten(0, 1), targets).view(several))
             if self.task.correct is not None:
-                correct.append(vmap(self.task.correct)(outputs, targets))
+                right = self.task.correct(outputs.flatten(0, 1), targets)
+                correct.append(right.view(several))
         return torch.cat(losses, 1), torch.cat(correct, 1) if correct else None
 
     def _outputs(self, models: Parameters, x: Tensor, at: int | None) -> Tensor:
