@@ -225,9 +225,7 @@ class Trial:
         )
 
     def _worth_trying(self, kernel: str, size: int) -> bool:
-        if size == 1 or (kernel == "one by one" and size > ONE_BY_ONE):
-            return False
-        return self.engine.device.type == "cuda" or kernel == "unfolded"
+        return size > 1 and (kernel != "one by one" or size <= ONE_BY_ONE)
 
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)

@@ -34,6 +34,7 @@ from clove.federation.steps import GroupTraining, client_extras
 from clove.tasks import Task
 
 EVALUATION_BATCH = {"cpu": 512, "cuda": 16384}  # what the caches like, and a GPU
+LEAST_CHUNK = {"cpu": 256, "cuda": 2048}
 KEPT_TRAININGS = 3  # sizes of group whose captured steps are kept
 
 
@@ -218,7 +219,7 @@ class Vectorized(Simulation):
         if self.by_batch:
             return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
         size = EVALUATION_BATCH[self.device.type]
-        return consecutive(np.concatenate(rows), max(size // models, min(size, 2048)))
+        return consecutive(np.concatenate(rows), max(size // models, LEAST_CHUNK[self.device.type]))
 
     def _run_by_batches(
         self, model: Parameters, rows: list[Indices], pool: Pool, size: int
