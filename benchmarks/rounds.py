@@ -59,18 +59,21 @@ SHAPES = {
 
 
 def clients_of(shape: Shape) -> list[clove.ClientData]:
+    """Make clients of as many groups as there are models, which differ in where data lie."""
     draw = np.random.default_rng(0)
+    size = (shape.points, *shape.sample)
 
-    def points() -> tuple[np.ndarray, np.ndarray | None]:
-        size = (shape.points, *shape.sample)
-        x = draw.integers(1, 20_000, size) if shape.words else draw.random(size, np.float32)
-        labelled = shape.task == "classification"
-        return x, draw.integers(0, shape.classes, shape.points) if labelled else None
+    def points(group: int) -> tuple[np.ndarray, np.ndarray | None]:
+        labels = (group + draw.integers(0, 2, shape.points)) % max(shape.classes, 2)
+        if shape.words:
+            return draw.integers(1, 20, size) + 20 * labels[:, None], labels
+        x = draw.random(size, np.float32) * 0.5
+        x.reshape(shape.points, -1)[:, group * 20 : group * 20 + 40] += 1
+        x.reshape(shape.points, -1)[np.arange(shape.points), 7 * labels + 1] += 2
+        return x, labels if shape.task == "classification" else None
 
-    return [
-        clove.ClientData(train=points(), test=points(), group=client % shape.models)
-        for client in range(shape.clients)
-    ]
+    groups = np.arange(shape.clients) % shape.models
+    return [clove.ClientData(points(g), points(g), group=int(g)) for g in groups]
 
 
 def measured(
@@ -154,7 +157,7 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
     some = [v for v in variants(device) if given.compile or "compile" not in v]
     for settings in track(some, description=shape.about):
         slow = settings["engine"] == "sequential"
-        rounds = min(given.rounds, 6) if slow else given.rounds
+        rounds = (3 if shape.clients > 500 else 6) if slow else given.rounds
         for algorithm in ["clove"] if given.clove_only else ["clove", "fedavg"]:
             try:
                 phases, result = measured(

@@ -18,7 +18,7 @@ from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
 from clove.federation.budget import fitting_group, memory_limit
-from clove.federation.precision import kernels_of
+from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
 from clove.federation.simulation import Simulation, Work
@@ -53,6 +53,7 @@ class EngineChoice:
     reason: str
     kernels: tuple[str, ...] = ()
     models_at_once: int = 1
+    evaluation_kernel: str = KERNELS[0]
     compiled: bool = False
     seconds: float = 0.0  # that training a client for a step took in the trial
 
@@ -82,6 +83,7 @@ def make_engine(
     memory: float = 0.0,
     kernels: str = "auto",
     models_at_once: int = -1,
+    evaluation_kernel: str = "auto",
     compiled: str = "auto",
     rounds: int = 1,
     **options: Any,
@@ -103,7 +105,8 @@ def make_engine(
     if name == "vectorized" and not group_size:
         vectorized.group_size = _standard_group(vectorized, fits)
     given = tuple(kernels.split(",")) if kernels != "auto" else None
-    trial = Trial(vectorized, training, fits, threads, given, models_at_once)
+    said = (given, models_at_once, evaluation_kernel)
+    trial = Trial(vectorized, training, fits, threads, *said)
     choice = trial.remembered(name) or trial.measured(name)
     trial.remember(name, choice)
     torch.set_num_threads(choice.threads)
@@ -143,9 +146,11 @@ class Trial:
         threads: int,
         kernels: tuple[str, ...] | None,
         models_at_once: int,
+        evaluation_kernel: str,
     ) -> None:
         self.engine, self.training, self.fits, self.threads = engine, training, fits, threads
         self.kernels, self.models_at_once = kernels, models_at_once
+        self.evaluation_kernel = one_kernel(evaluation_kernel)
         self._check_kernels()
 
     def _check_kernels(self) -> None:
@@ -153,8 +158,7 @@ class Trial:
         if self.kernels is None:
             return
         for kernel in self.kernels if layers else ():
-            if kernel not in KERNELS:
-                raise unknown_name("kernel", kernel, KERNELS)
+            one_kernel(kernel)
         if layers and len(self.kernels) != len(layers):
             raise CloveError(
                 f"kernels names {len(self.kernels)}, but the network has {len(layers)} "
@@ -166,7 +170,7 @@ class Trial:
         engine = self.engine
         engine.group_size = choice.group_size
         engine.models_at_once = choice.models_at_once or None
-        engine.stack.use(choice.kernels)
+        engine.stack.use(choice.kernels, choice.evaluation_kernel)
         engine.stack.compiled = choice.compiled
         engine.forget_steps()
 
@@ -216,13 +220,25 @@ class Trial:
                 if seconds < least:
                     best, least = tried, seconds
         engine.stack.use(best)
-        at_once = self.models_at_once
+        at_once, kernel = self._evaluation()
         return replace(
             choice,
             kernels=tuple(best),
-            models_at_once=at_once if at_once >= 0 else _models_at_once(engine),
+            models_at_once=at_once,
+            evaluation_kernel=kernel,
             seconds=least / TRIAL_STEPS,
         )
+
+    def _evaluation(self) -> tuple[int, str]:
+        """Choose how many models loss vectors are measured on at once (0: all), and the kernel."""
+        engine, given = self.engine, self.models_at_once
+        seconds = {}
+        for at_once in (0, 1) if given < 0 else (given,):
+            several = KERNELS[:2] if at_once != 1 and engine.stack.convolutions else KERNELS[:1]
+            for kernel in several if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
+                engine.stack.use((), kernel)
+                seconds[at_once, kernel] = _seconds_of_losses(engine, at_once)
+        return min(seconds, key=seconds.__getitem__)
 
     def _worth_trying(self, kernel: str, size: int) -> bool:
         return size > 1 and (kernel != "one by one" or size <= ONE_BY_ONE)
@@ -266,7 +282,7 @@ class Trial:
         parts = (
             f"2 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
-            f"{self.kernels} {self.models_at_once} {self.fits >= engine.clients} "
+            f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} {min(self.fits, engine.clients)} "
             f"{torch.cuda.get_device_name(engine.device) if cuda else 'cpu'} {os.cpu_count()} "
             f"{self.threads or torch.get_num_threads()} {torch.__version__}"
         )
@@ -301,7 +317,7 @@ def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
 
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
     work = _trial(engine, training, min(clients, engine.clients))
-    with torch.random.fork_rng(devices=[engine.device] if engine.device.type == "cuda" else []):
+    with draws_from(0, engine.device):
         return _seconds_of(engine, lambda: engine.train_group(work)) / len(work.clients)
 
 
@@ -331,18 +347,20 @@ def _wait(engine: Simulation) -> None:
         torch.cuda.synchronize(engine.device)
 
 
-def _models_at_once(engine: Vectorized) -> int:
-    """Return 1 or 0 (all): whichever measures loss vectors sooner, on a chunk of samples."""
+def _seconds_of_losses(engine: Vectorized, at_once: int) -> float:
+    """Return how long loss vectors take on a chunk of samples."""
     model = stacks.move(engine.network.state_dict(), engine.device, engine.dtype)
     models = stacks.repeat(model, TRIAL_MODELS)
-    size = EVALUATION_BATCH[engine.device.type]
-    rows = [np.arange(min(size, len(engine.train_pool.x)))]
+    rows = [np.arange(min(EVALUATION_BATCH[engine.device.type], len(engine.train_pool.x)))]
+    engine.models_at_once = at_once or None
+    return _seconds_of(engine, lambda: engine.run_models(models, rows, engine.train_pool))
 
-    def seconds(at_once: int | None) -> float:
-        engine.models_at_once = at_once
-        return _seconds_of(engine, lambda: engine.run_models(models, rows, engine.train_pool))
 
-    return 0 if seconds(None) < seconds(1) else 1
+def one_kernel(name: str) -> str:
+    """Return the name of a kernel, or `auto`; refuse any other."""
+    if name not in (*KERNELS, "auto"):
+        raise unknown_name("kernel", name, KERNELS)
+    return name
 
 
 def _choices_file() -> Path:

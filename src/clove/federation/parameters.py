@@ -38,9 +38,8 @@ def pick(models: Parameters, index: Indices) -> dict[str, Tensor]:
     """Return the stack of the models named by `index`, repeats allowed."""
     if not models:
         return {}
-    device = next(iter(models.values())).device
-    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
-    return {name: tensor[where] for name, tensor in models.items()}
+    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=_device(models))
+    return {name: tensor.index_select(0, where) for name, tensor in models.items()}
 
 
 def one(models: Parameters, index: int) -> dict[str, Tensor]:
@@ -55,11 +54,10 @@ def repeat(model: Parameters, times: int) -> dict[str, Tensor]:
 
 def replace_rows(models: Parameters, index: Indices, rows: Parameters) -> dict[str, Tensor]:
     """Return the stack with the models named by `index` replaced by `rows`, in that order."""
-    result = {name: tensor.clone() for name, tensor in models.items()}
-    for name, tensor in result.items():
-        where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=tensor.device)
-        tensor[where] = rows[name].to(tensor)
-    return result
+    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=_device(models))
+    return {
+        name: tensor.index_copy(0, where, rows[name].to(tensor)) for name, tensor in models.items()
+    }
 
 
 def move(models: Parameters, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -77,8 +75,13 @@ def model_bytes(models: Parameters) -> int:
 
 def finite_rows(models: Parameters) -> NDArray[np.bool_]:
     """Say of each model of a stack whether all its numbers are finite."""
-    flags = [t.isfinite().flatten(1).all(1) for t in models.values() if t.is_floating_point()]
-    return np.asarray(torch.stack(flags).all(0).cpu().numpy(), dtype=np.bool_)
+    # Nought times a number is nought, unless the number is not finite.
+    sums = [t.flatten(1).mul(0).sum(1) for t in models.values() if t.is_floating_point()]
+    return np.asarray((torch.stack(sums).sum(0) == 0).cpu().numpy(), dtype=np.bool_)
+
+
+def _device(models: Parameters) -> torch.device:
+    return next(iter(models.values())).device
 
 
 class GroupSums:
@@ -97,22 +100,23 @@ class GroupSums:
         table = np.zeros((len(self.weights), len(groups)))
         table[groups, np.arange(len(groups))] = weights
         self.weights += table.sum(1)
-        for name, tensor in models.items():
-            kind = tensor.dtype if tensor.is_floating_point() else torch.float64
-            flat = tensor.to(kind).reshape(len(groups), tensor.shape[1:].numel())
-            shares = torch.as_tensor(table, dtype=kind, device=flat.device)
-            # A matrix product adds in a fixed order on every device; scattered adds do not.
-            with exact_products():
-                total = (shares @ flat).reshape(-1, *tensor.shape[1:])
-            self._kinds[name] = tensor.dtype
-            self._sums[name] = self._sums[name] + total if name in self._sums else total
+        shares = torch.as_tensor(table, device=_device(models))
+        # A matrix product adds in a fixed order on every device; scattered adds do not.
+        with exact_products():
+            for name, tensor in models.items():
+                kind = tensor.dtype if tensor.is_floating_point() else torch.float64
+                flat = tensor.to(kind).reshape(len(groups), tensor.shape[1:].numel())
+                total = (shares.to(kind) @ flat).reshape(-1, *tensor.shape[1:])
+                self._kinds[name] = tensor.dtype
+                self._sums[name] = self._sums[name] + total if name in self._sums else total
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""
-        safe = np.where(self.weights > 0, self.weights, 1.0)
+        safe = torch.as_tensor(np.where(self.weights > 0, self.weights, 1.0))
+        safe = safe.to(_device(self._sums))
         result = {}
         for name, total in self._sums.items():
-            mean = total / torch.as_tensor(safe).to(total).reshape(-1, *[1] * (total.dim() - 1))
+            mean = total / safe.to(total.dtype).reshape(-1, *[1] * (total.dim() - 1))
             kind = self._kinds[name]
             result[name] = mean if kind.is_floating_point else mean.round().to(kind)
         return result

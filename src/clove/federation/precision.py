@@ -75,3 +75,25 @@ def exact_products() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextmanager
+def draws_from(seed: int, device: torch.device) -> Iterator[None]:
+    """Let torch's generators draw from this seed, and afterwards go on where they were.
+
+    What `torch.manual_seed` in `torch.random.fork_rng` does, for the one device that matters: those
+    also look after devices that are not there, several times a round.
+    """
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    before = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, before, strict=True):
+            generator.set_state(state)

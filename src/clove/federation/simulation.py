@@ -26,6 +26,7 @@ from clove.federation.memory import ClientMemory
 from clove.federation.norm import has_batch_norm
 from clove.federation.parameters import GroupSums, Indices, Parameters
 from clove.federation.pool import Pool
+from clove.federation.precision import draws_from
 from clove.federation.questions import (
     Answer,
     Evaluate,
@@ -224,9 +225,8 @@ class Simulation(ABC):
     def answer(self, question: Question) -> Answer:
         """Answer a question as the clients would."""
         self._asked += 1
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
-            torch.manual_seed(seeds.integer(self.seed, "dropout", self.round, self._asked))
+        # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
+        with draws_from(seeds.integer(self.seed, "dropout", self.round, self._asked), self.device):
             answer = self._answer(question)
         self.ledger.count(question, answer)
         return answer
@@ -493,7 +493,7 @@ def segment_means(values: Tensor, rows: list[Indices]) -> Floats:
     """Return the mean over each client's samples (the last axis), added up in double precision."""
     sizes = np.array([len(own) for own in rows])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    sums = np.add.reduceat(values.cpu().double().numpy(), starts, axis=-1)
+    sums = np.add.reduceat(values.cpu().numpy(), starts, axis=-1, dtype=np.float64)
     return np.asarray(sums / sizes, dtype=np.float64)
 
 

@@ -120,24 +120,26 @@ class Convolution(Layer):
     """A set of filters for each client, by one of `KERNELS`."""
 
     def __init__(self, module: nn.Conv2d, name: str) -> None:
-        self.module, self.name, self.kernel = module, name, KERNELS[0]
+        self.module, self.name = module, name
+        self.kernel = self.evaluation_kernel = KERNELS[0]
 
     def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
         """Convolve each client's images with its filters."""
         bias = own.get(f"{self.name}bias")
-        return self.convolve(own[f"{self.name}weight"], bias, x)
+        return self.convolve(own[f"{self.name}weight"], bias, x, tape)
 
-    def convolve(self, weight: Tensor, bias: Tensor | None, x: Spread) -> Spread:
+    def convolve(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
         """Convolve with these filters."""
         clients = len(weight)
         if x.at is None or clients == 1:
             return self._shared(weight, bias, x)
-        if self.kernel == "one by one":
+        kernel = self.evaluation_kernel if tape.weight is None else self.kernel
+        if kernel == "one by one":
             return self._one_by_one(weight, bias, x.front())
-        if self.kernel == "unfolded":
+        if kernel == "unfolded":
             return self._unfolded(weight, bias, x.front())
         images = x.second().flatten(1, 2)
-        if self.kernel == "channels-last":
+        if kernel == "channels-last":
             images = images.contiguous(memory_format=torch.channels_last)
         y = self._plain(images, weight.flatten(0, 1), _flat(bias), groups=clients)
         return Spread(_split(y, 1, (clients, -1)), 1)
@@ -250,7 +252,7 @@ class PooledConvolution(Layer):
             y = self.normalisation(own, self.convolution(own, x, tape), tape)
             return self.pool(own, Spread(y.tensor.relu(), y.at), tape)
         weight, shift = self._folded(own)
-        y = self.pool(own, self.convolution.convolve(weight, None, x), tape)
+        y = self.pool(own, self.convolution.convolve(weight, None, x, tape), tape)
         if shift is not None:
             shift = shift if y.at == 1 else shift.unsqueeze(1)  # as wide as the channels' axis
             y = Spread(y.tensor + shift.to(y.tensor.dtype)[..., None, None], y.at)
@@ -300,10 +302,12 @@ class StackedNetwork:
         """Where samples should have the clients' axis: second for convolutions, else first."""
         return 1 if self.convolutions else 0
 
-    def use(self, kernels: Sequence[str]) -> None:
-        """Choose the kernels of the convolutions, in their order."""
+    def use(self, kernels: Sequence[str], in_evaluation: str = KERNELS[0]) -> None:
+        """Choose the kernels of the convolutions, in their order; in evaluation one for all."""
         for layer, kernel in zip(self.convolutions, kernels, strict=False):
             layer.kernel = kernel
+        for layer in self.convolutions:
+            layer.evaluation_kernel = in_evaluation
 
     def __call__(self, own: Stack, x: Tensor, at: At) -> Spread:
         """Run each client's model over its samples, or over those all share."""
@@ -425,7 +429,9 @@ def _layer(module: nn.Module, name: str) -> Layer:
 def _by_two(module: nn.MaxPool2d) -> bool:
     """Say whether this pools windows of two by two, each beside the next."""
     sizes = (module.kernel_size, module.stride)
-    plain = not module.ceil_mode and module.padding in (0, (0, 0)) and module.dilation in (1, (1, 1))
+    plain = (
+        not module.ceil_mode and module.padding in (0, (0, 0)) and module.dilation in (1, (1, 1))
+    )
     return plain and all(size in (2, (2, 2)) for size in sizes)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from clove.federation import parameters as stacks
 from clove.federation.optimizer import Optimizer
 from clove.federation.parameters import Indices, Parameters
+from clove.federation.pool import upload
 from clove.federation.simulation import Work
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class GroupTraining:
         self._begin(work, order)
         active = [int(np.sum(steps > step)) for step in range(int(steps.max()) + 1)]
         plan = [work.plans.stacked(order[: self._rows(n)], at) for at, n in enumerate(active[:-1])]
-        indices = [torch.as_tensor(rows).to(self.index.device) for rows, _ in plan]
+        indices = [upload(rows, self.index.device) for rows, _ in plan]
         result = {name: torch.empty_like(t) for name, t in self.stack.items()}
         self.engine.one.train()
         for at, (_, sizes) in enumerate(plan):
@@ -107,7 +108,7 @@ class GroupTraining:
         padded = bool(np.any(sizes < width))
         self.index[:rows, :width].copy_(index)
         if padded:
-            self.sizes[:rows].copy_(torch.as_tensor(sizes))
+            self.sizes[:rows].copy_(upload(sizes, self.index.device))
             width = self.index.shape[1] if self.captures else width
         key = (rows, width, padded)
         if self.captures and key not in self.graphs and len(self.graphs) < MOST_GRAPHS:

@@ -25,7 +25,7 @@ from clove.federation.batches import consecutive
 from clove.federation.learner import NetworkLearner
 from clove.federation.norm import Tape, always_by_batch, taped
 from clove.federation.parameters import Indices, Parameters
-from clove.federation.pool import Pool
+from clove.federation.pool import Pool, upload
 from clove.federation.precision import networks_in
 from clove.federation.questions import Objective, Train
 from clove.federation.simulation import Simulation, StepBatch, Work
@@ -34,6 +34,7 @@ from clove.federation.steps import GroupTraining, client_extras
 from clove.tasks import Task
 
 EVALUATION_BATCH = {"cpu": 512, "cuda": 16384}  # what the caches like, and a GPU
+SHARED = {"cpu": 512, "cuda": 65536}  # samples times models, where several run at once
 LEAST_CHUNK = {"cpu": 256, "cuda": 2048}
 KEPT_TRAININGS = 3  # sizes of group whose captured steps are kept
 
@@ -193,8 +194,9 @@ class Vectorized(Simulation):
         losses, correct = [], []
         for part in self._chunks(rows, stacks.count(models)):
             batch = self.batch(self._rows(part), pool.x.new_ones(1), pool)
-            outputs = self._outputs(models, batch.x, None)
-            targets = batch.y.expand(len(outputs), *batch.y.shape).flatten(0, 1)
+            outputs = self._outputs(models, batch.x, None)[:, : len(part)]
+            targets = batch.y[: len(part)]
+            targets = targets.expand(len(outputs), *targets.shape).flatten(0, 1)
             several = outputs.shape[:2]
             losses.append(self.task.loss(outputs.flatten(0, 1), targets).view(several))
             if self.task.correct is not None:
@@ -208,18 +210,26 @@ class Vectorized(Simulation):
             return self.stack(models, x, at).front().to(self.dtype)
 
     def _rows(self, part: Indices) -> Tensor | slice:
-        """Return rows as an index; where they follow each other a slice, which copies nothing."""
+        """Return rows as an index; where they follow each other a slice, which copies nothing.
+
+        A GPU's libraries choose (or compile) kernels anew for every number of rows they meet, so an
+        index is filled up to one of a few lengths there.
+        """
         first, last = int(part[0]), int(part[-1])
         if last - first + 1 == len(part) and bool(np.all(np.diff(part) == 1)):
             return slice(first, last + 1)
-        return torch.as_tensor(part, device=self.device)
+        if self.device.type == "cuda" and not self.by_batch:
+            part = np.resize(part, _round_length(len(part)))
+        return upload(part, self.device)
 
     def _chunks(self, rows: list[Indices], models: int = 1) -> list[Indices]:
         """Cut samples into large chunks, across clients unless a sample's neighbours matter."""
         if self.by_batch:
             return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
-        size = EVALUATION_BATCH[self.device.type]
-        return consecutive(np.concatenate(rows), max(size // models, LEAST_CHUNK[self.device.type]))
+        most, least = EVALUATION_BATCH[self.device.type], LEAST_CHUNK[self.device.type]
+        return consecutive(
+            np.concatenate(rows), min(most, max(SHARED[self.device.type] // models, least))
+        )
 
     def _run_by_batches(
         self, model: Parameters, rows: list[Indices], pool: Pool, size: int
@@ -304,6 +314,12 @@ def run_one(
         return outputs
     finally:
         tape.weight, tape.updates = before
+
+
+def _round_length(length: int) -> int:
+    """Return the next of 64, 96, 128, 192, 256, ...: at most half as much again."""
+    power = 1 << max(int(length - 1).bit_length(), 6)
+    return power * 3 // 4 if length <= power * 3 // 4 else power
 
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:

@@ -65,6 +65,7 @@ class Settings:
     memory: float = 0.0
     kernels: str = "auto"
     models_at_once: int = -1
+    evaluation_kernel: str = "auto"
     compile: str = "auto"
     threads: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +129,7 @@ SECTIONS = {
     "federation": ("participation", "stragglers"),
     "machine": (
         *("engine", "group_size", "device", "precision", "memory", "threads"),
-        *("kernels", "models_at_once", "compile", "data_dir"),
+        *("kernels", "models_at_once", "evaluation_kernel", "compile", "data_dir"),
     ),
 }
 
