@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,8 @@ def test_own_clients_and_networks_are_compared_on(tmp_path: Path) -> None:
     found = clove.compare(["clove", "local"], **given)
     assert [summary["clients"] for summary in found.summaries] == [6, 6]
     assert clove.compare(["clove", "local"], **given).summaries == found.summaries
+    assert resume_comparison(tmp_path / "out").summaries == found.summaries
+    shutil.rmtree(tmp_path / "out" / "local")
     with pytest.raises(CloveError, match="hand them over again"):
         resume_comparison(tmp_path / "out")
 

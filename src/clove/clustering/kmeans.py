@@ -17,7 +17,7 @@ RandomState = int | np.random.RandomState | None
 
 # Up to this many distances in an iteration of all starts, making the starts side by side is
 # quicker than scikit-learn, which spends most of its time on such problems between calculations.
-SIDE_BY_SIDE = 50_000
+SIDE_BY_SIDE = 200_000
 
 # As in scikit-learn.
 MOST_ITERATIONS = 300

@@ -282,8 +282,9 @@ class Trial:
         parts = (
             f"2 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
-            f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} {min(self.fits, engine.clients)} "
-            f"{torch.cuda.get_device_name(engine.device) if cuda else 'cpu'} {os.cpu_count()} "
+            f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
+            f"{min(self.fits, engine.clients)} {os.cpu_count()} "
+            f"{torch.cuda.get_device_name(engine.device) if cuda else 'cpu'} "
             f"{self.threads or torch.get_num_threads()} {torch.__version__}"
         )
         return hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -224,17 +224,21 @@ class Simulation(ABC):
 
     def answer(self, question: Question) -> Answer:
         """Answer a question as the clients would."""
-        self._asked += 1
+        self.ask()
         # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
         with draws_from(seeds.integer(self.seed, "dropout", self.round, self._asked), self.device):
             answer = self._answer(question)
         self.ledger.count(question, answer)
         return answer
 
+    def ask(self) -> None:
+        """Count a question, on whose number in the round chance depends."""
+        self._asked += 1
+
     def _answer(self, question: Question) -> Answer:
         if isinstance(question, Evaluate):
             return self._evaluate(question)
-        replying = self._replying(question.clients)
+        replying = self.replying(question.clients)
         if isinstance(question, Losses):
             return self._losses(question, replying)
         if isinstance(question, Recall):
@@ -242,7 +246,7 @@ class Simulation(ABC):
             return Recalled(clients, self.memory.assignments(clients))
         return self._train(question, replying)
 
-    def _replying(self, clients: Indices) -> Indices:
+    def replying(self, clients: Indices) -> Indices:
         """Return the places of the clients that reply: stragglers are left out."""
         if not self.stragglers:
             return np.arange(len(clients))
@@ -314,77 +318,41 @@ class Simulation(ABC):
     # -------------------------------------------------------------------------------- training
 
     def _train(self, question: Train | Gradients, replying: Indices) -> Trained:
-        kept: list[Indices] = []
-        stacked: list[Parameters] = []
-        sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
-        for places in self.groups(replying, self.train_pool.sizes[question.clients[replying]]):
-            trained, places = self._train_places(question, places)
-            kept.append(places)
-            if sums is not None:
-                assert question.reduce is not None
-                weights = self._samples(question, places)
-                sums.add(trained, question.reduce[places], weights)
-            elif isinstance(question, Train) and question.keep is not None:
-                self.memory.keep(question.keep, question.clients[places], trained)
-            else:
-                stacked.append(trained)
-        places = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
-        return self._trained(question, places, stacked, sums)
+        gathered = Gathered(self, question)
+        waiting = list(self.groups(replying, self.train_pool.sizes[question.clients[replying]]))
+        while waiting:
+            places = waiting.pop(0)
+            try:
+                gathered.add(places, self.run_work(self.work(question, places)))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                waiting = [*self.halves(places), *waiting]
+        return gathered.answer()
 
-    def _trained(
-        self,
-        question: Train | Gradients,
-        places: Indices,
-        stacked: list[Parameters],
-        sums: GroupSums | None,
-    ) -> Trained:
-        in_order = np.argsort(places)  # however the engine grouped them, as they were asked
-        places = places[in_order]
-        clients, stable = question.clients[places], None
-        if question.assigns:
-            self.memory.note_assignments(clients, question.start[places])
-            if question.stable_rounds:
-                stable = self.memory.stable(clients, question.stable_rounds)
-        models: Parameters | None = None
-        if stacked and len(places):
-            models = stacks.pick(stacks.concatenate(stacked), in_order)
-        if sums is not None and len(places):
-            models = sums.means()
-        return Trained(
-            clients=clients,
-            samples=self._samples(question, places),
-            models=models,
-            weights=None if sums is None else sums.weights,
-            stable=stable,
-            values=frozenset(() if isinstance(question, Train) else self.buffers),
+    def halves(self, places: Indices) -> list[Indices]:
+        """Return a group that did not fit in memory as two, for this round and those to come."""
+        raise CloveError(
+            f"training {len(places)} client{'s' if len(places) > 1 else ''} at once does not fit "
+            "in memory: use smaller batches, or a smaller network"
         )
 
-    def _train_places(
-        self, question: Train | Gradients, places: Indices
-    ) -> tuple[Parameters, Indices]:
-        """Train the clients at these places; drop those whose parameters are not finite."""
+    def run_work(self, work: Work) -> Parameters:
+        """Train a group, or measure its gradients."""
+        run = self.train_group if isinstance(work.question, Train) else self.gradient_group
+        return run(work)
+
+    def work(self, question: Train | Gradients, places: Indices) -> Work:
+        """Return what the clients at these places have to do."""
         clients = question.clients[places]
         share = question.share if isinstance(question, Train) else 1.0
-        work = Work(
+        return Work(
             clients=clients,
             starts=self._starts(question, places),
             plans=self._plans(clients, share, question),
             question=question,
             places=places,
         )
-        run = self.train_group if isinstance(question, Train) else self.gradient_group
-        trained = run(work)
-        finite = stacks.finite_rows(trained)
-        if finite.all():
-            return trained, places
-        names = ", ".join(map(str, clients[~finite]))
-        warnings.warn(
-            f"round {self.round}: training diverged on client {names}; "
-            "its parameters are left out of this round (try a smaller learning rate)",
-            CloveWarning,
-            stacklevel=2,
-        )
-        return stacks.pick(trained, np.flatnonzero(finite)), places[finite]
 
     def _starts(self, question: Train | Gradients, places: Indices) -> Parameters:
         models = question.models
@@ -418,9 +386,6 @@ class Simulation(ABC):
             return own
         part, _ = split_by_share(self.seed, client, len(own), share)
         return own[part]
-
-    def _samples(self, question: Train | Gradients, places: Indices) -> Floats:
-        return self.train_pool.sizes[question.clients[places]].astype(np.float64)
 
     # ------------------------------------------------------------------------------ evaluation
 
@@ -487,6 +452,77 @@ class Simulation(ABC):
     def restore(self, saved: dict[str, Any]) -> None:
         """Take back what `saved` returned."""
         self.memory.restore(saved)
+
+
+class Gathered:
+    """What came of a question for training, group by group."""
+
+    def __init__(self, federation: Simulation, question: Train | Gradients) -> None:
+        self.federation, self.question = federation, question
+        self._places: list[Indices] = []
+        self._stacked: list[Parameters] = []
+        self._sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
+
+    def add(self, places: Indices, trained: Parameters) -> None:
+        """Take the trained stack of the clients at these places, but what is not finite."""
+        question = self.question
+        trained, places = self._finite(places, trained)
+        self._places.append(places)
+        if self._sums is not None:
+            assert question.reduce is not None
+            self._sums.add(trained, question.reduce[places], self._samples(places))
+        elif isinstance(question, Train) and question.keep is not None:
+            self.federation.memory.keep(question.keep, question.clients[places], trained)
+        else:
+            self._stacked.append(trained)
+
+    def _finite(self, places: Indices, trained: Parameters) -> tuple[Parameters, Indices]:
+        finite = stacks.finite_rows(trained)
+        if finite.all():
+            return trained, places
+        names = ", ".join(map(str, self.question.clients[places[~finite]]))
+        warnings.warn(
+            f"round {self.federation.round}: training diverged on client {names}; "
+            "its parameters are left out of this round (try a smaller learning rate)",
+            CloveWarning,
+            stacklevel=2,
+        )
+        return stacks.pick(trained, np.flatnonzero(finite)), places[finite]
+
+    def answer(self) -> Trained:
+        """Return the answer, the clients in the order they were asked in."""
+        question, memory = self.question, self.federation.memory
+        places = np.concatenate(self._places) if self._places else np.zeros(0, dtype=np.int64)
+        in_order = np.argsort(places)
+        places = places[in_order]
+        clients, stable = question.clients[places], None
+        if question.assigns:
+            memory.note_assignments(clients, question.start[places])
+            if question.stable_rounds:
+                stable = memory.stable(clients, question.stable_rounds)
+        models: Parameters | None = None
+        if self._stacked and len(places):
+            models = stacks.pick(stacks.concatenate(self._stacked), in_order)
+        if self._sums is not None and len(places):
+            models = self._sums.means()
+        values = () if isinstance(question, Train) else self.federation.buffers
+        return Trained(
+            clients=clients,
+            samples=self._samples(places),
+            models=models,
+            weights=None if self._sums is None else self._sums.weights,
+            stable=stable,
+            values=frozenset(values),
+        )
+
+    def _samples(self, places: Indices) -> Floats:
+        sizes = self.federation.train_pool.sizes[self.question.clients[places]]
+        return sizes.astype(np.float64)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Say whether memory ran out, on the device or on the host."""
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def segment_means(values: Tensor, rows: list[Indices]) -> Floats:

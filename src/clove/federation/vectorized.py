@@ -28,7 +28,7 @@ from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool, upload
 from clove.federation.precision import networks_in
 from clove.federation.questions import Objective, Train
-from clove.federation.simulation import Simulation, StepBatch, Work
+from clove.federation.simulation import Simulation, StepBatch, Work, is_out_of_memory
 from clove.federation.stacked import OneOfStack, StackedNetwork
 from clove.federation.steps import GroupTraining, client_extras
 from clove.tasks import Task
@@ -62,6 +62,16 @@ class Vectorized(Simulation):
         size = self.group_size or len(places)
         for at in range(0, len(order), max(size, 1)):
             yield np.sort(order[at : at + size])
+
+    def halves(self, places: Indices) -> list[Indices]:
+        """Halve a group that did not fit in memory, and make groups no larger from now on."""
+        if len(places) == 1:
+            return super().halves(places)
+        self.forget_steps()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.group_size = -(-len(places) // 2)
+        return [places[: self.group_size], places[self.group_size :]]
 
     # -------------------------------------------------------------------------------- training
 
@@ -272,10 +282,8 @@ class Vectorized(Simulation):
         """Turn torch's error for a network that cannot be stacked into one that says what to do."""
         try:
             yield
-        except torch.OutOfMemoryError:
-            raise
         except (RuntimeError, NotImplementedError) as error:
-            if "allocate memory" in str(error):
+            if is_out_of_memory(error):
                 raise
             raise CloveError(
                 "the vectorized engine cannot run this network or objective: "

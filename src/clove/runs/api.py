@@ -11,9 +11,10 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import Scores
 from clove.federation.parameters import move
+from clove.federation.together import can_join
 from clove.runs.build import Clients, Prepared, gather_clients, prepare, threads_restored
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
-from clove.runs.loop import Progress, Watcher, begin, run_rounds
+from clove.runs.loop import Progress, Watcher, begin, run_rounds, run_rounds_together
 from clove.runs.made import settings_text
 from clove.runs.result import Result, finish
 from clove.runs.settings import Settings, for_own_clients, from_names, read_run_settings
@@ -86,6 +87,35 @@ def run_settings(
         return _to_the_end(begin(prepared), folder, watch)
 
 
+def run_settings_together(
+    runs: Sequence[tuple[Settings, Clients, str | Path | None, Watcher | None]],
+) -> list[Result]:
+    """Run several settings that differ in seed or the like, as one stack where they have one shape.
+
+    Results are those of separate runs, but for rounding (and dropout, which draws anew).
+    """
+    if len(runs) == 1:
+        return [run_settings(*runs[0])]
+    with threads_restored():
+        prepared = [prepare(settings, clients) for settings, clients, _, _ in runs]
+        if not _one_shape(prepared):
+            return [run_settings(*one) for one in runs]
+        going = [
+            (begin(one), None if out is None else RunFolder.create(out, settings_text(one)), watch)
+            for one, (_, _, out, watch) in zip(prepared, runs, strict=True)
+        ]
+        run_rounds_together(going)
+        return [_ended(progress, folder) for progress, folder, _ in going]
+
+
+def _one_shape(prepared: Sequence[Prepared]) -> bool:
+    first = prepared[0].settings
+    return can_join([one.federation for one in prepared]) and all(
+        one.settings.rounds == first.rounds and one.settings.training == first.training
+        for one in prepared
+    )
+
+
 def resume(
     path: str | Path,
     *,
@@ -118,6 +148,10 @@ def load(path: str | Path, *, task: Task | None = None) -> Result:
 
 def _to_the_end(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> Result:
     run_rounds(progress, folder, watch)
+    return _ended(progress, folder)
+
+
+def _ended(progress: Progress, folder: RunFolder | None) -> Result:
     result = Result(told(progress), folder, progress)
     if folder is not None:
         finish(result)

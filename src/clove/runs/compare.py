@@ -17,10 +17,10 @@ from clove.errors import CloveError
 from clove.folders import write_atomically
 from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
-from clove.runs.api import resume, run_settings, sorted_out
+from clove.runs.api import resume, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients
 from clove.runs.folder import PICTURE, RunFolder, is_empty, plain_errors, read_json
-from clove.runs.loop import Progress, plain
+from clove.runs.loop import Progress, Watcher, plain
 from clove.runs.settings import (
     GENERAL,
     Settings,
@@ -79,15 +79,23 @@ def compare(
     _check_options(algorithms, settings)
     first = int(settings.pop("seed", 0))
     _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})
-    summaries = []
-    for seed in range(first, first + seeds):
-        gathered: Clients | None = None
-        for algorithm in algorithms:
+    summaries: list[dict[str, Any]] = []
+    gathered: dict[int, Clients] = {}
+    for algorithm in algorithms:
+        new: list[tuple[Settings, Clients, Path, Watcher]] = []
+        for seed in range(first, first + seeds):
             chosen = _settings_for(algorithm, {**settings, "seed": seed})
-            if gathered is None:
-                gathered = gather_clients(chosen, clients, task)
+            tell = _teller(chosen, watch)
             home = folder / algorithm / f"seed-{seed}"
-            summaries.append(_one_run(chosen, gathered, home, clients, task, watch))
+            if RunFolder(home).is_run():
+                result = resume(home, clients=clients, task=task, watch=tell)
+                summaries.append(result.summary())
+                continue
+            if seed not in gathered:
+                gathered[seed] = gather_clients(chosen, clients, task)
+            new.append((chosen, gathered[seed], home, tell))
+        if new:
+            summaries += [result.summary() for result in run_settings_together(new)]
     comparison = Comparison(sorted(summaries, key=_place(algorithms)), folder)
     _write(comparison)
     return comparison
@@ -145,21 +153,12 @@ def _claim(folder: Path, content: dict[str, Any]) -> None:
         write_atomically(path, text.encode())
 
 
-def _one_run(
-    settings: Settings,
-    gathered: Clients,
-    home: Path,
-    clients: Sequence[ClientData] | None,
-    task: Task | None,
-    watch: CompareWatcher | None,
-) -> dict[str, Any]:
+def _teller(settings: Settings, watch: CompareWatcher | None) -> Watcher:
     def tell(progress: Progress) -> None:
         if watch is not None:
             watch(settings.algorithm, settings.seed, progress)
 
-    if RunFolder(home).is_run():
-        return resume(home, clients=clients, task=task, watch=tell).summary()
-    return run_settings(settings, gathered, home, tell).summary()
+    return tell
 
 
 def _place(algorithms: Sequence[str]) -> Callable[[dict[str, Any]], tuple[int, int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 from typing import Any
@@ -14,10 +15,11 @@ from sklearn.metrics import adjusted_rand_score
 from clove import seeds
 from clove.algorithms import Asking, Outcome
 from clove.errors import CloveError
-from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Simulation
+from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Vectorized
 from clove.federation.parameters import Indices
 from clove.federation.precision import kernels_of
 from clove.federation.questions import Gradients, Question, Train
+from clove.federation.together import answer_together, join
 from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
 
@@ -54,22 +56,26 @@ class Progress:
         return memory.kept("model", everyone)
 
 
+PHASES = {Losses: "losses", Train: "training", Gradients: "training", Evaluate: "evaluation"}
+
+
 class Stopwatch:
-    """Answers questions through a federation, and notes how long each kind takes."""
+    """Notes how long each kind of question takes, and the server between them."""
 
-    def __init__(self, federation: Simulation) -> None:
-        self._federation = federation
-        self.seconds = {"losses": 0.0, "training": 0.0, "evaluation": 0.0}
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(["losses", "training", "evaluation", "server"], 0.0)
+        self._last = time.perf_counter()
 
-    def answer(self, question: Question) -> Any:
-        """Answer, and add the time to the question's phase."""
-        start = time.perf_counter()
-        answer = self._federation.answer(question)
-        phase = {Losses: "losses", Train: "training", Gradients: "training", Evaluate: "evaluation"}
-        name = phase.get(type(question))
-        if name is not None:
-            self.seconds[name] += time.perf_counter() - start
-        return answer
+    def lap(self, question: Question | None = None, shared_by: int = 1) -> None:
+        """Add the time since the last lap: to a question's phase, else to the server's."""
+        now = time.perf_counter()
+        phase = "server" if question is None else PHASES.get(type(question), "server")
+        self.seconds[phase] += (now - self._last) / shared_by
+        self._last = now
+
+    def skip(self) -> None:
+        """Leave out the time since the last lap: it was another run's."""
+        self._last = time.perf_counter()
 
 
 def drive(asking: Asking[Any], answer: Callable[[Question], Any]) -> Any:
@@ -100,11 +106,31 @@ def run_rounds(
     with kernels_of(federation.precision, federation.device):
         while progress.round < progress.prepared.settings.rounds:
             _one_round(progress)
-            if folder is not None:
-                folder.add_round(progress)
-            if watch is not None:
-                watch(progress)
+            _round_done(progress, folder, watch)
     return progress
+
+
+def run_rounds_together(
+    runs: Sequence[tuple[Progress, RunFolder | None, Watcher | None]],
+) -> None:
+    """Go on with runs of one shape, all at the same round, their clients as one stack."""
+    progresses = [progress for progress, _, _ in runs]
+    federations = [progress.prepared.federation for progress in progresses]
+    first = progresses[0]
+    vectorized = [one for one in federations if isinstance(one, Vectorized)]
+    join(vectorized)
+    with kernels_of(federations[0].precision, federations[0].device):
+        while first.round < first.prepared.settings.rounds:
+            _one_round_together(progresses, vectorized)
+            for run in runs:
+                _round_done(*run)
+
+
+def _round_done(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> None:
+    if folder is not None:
+        folder.add_round(progress)
+    if watch is not None:
+        watch(progress)
 
 
 def begin(prepared: Prepared) -> Progress:
@@ -114,13 +140,57 @@ def begin(prepared: Prepared) -> Progress:
 
 
 def _one_round(progress: Progress) -> None:
-    start = time.perf_counter()
+    watch = Stopwatch()
+
+    def answer(question: Question) -> Any:
+        watch.lap()
+        found = progress.prepared.federation.answer(question)
+        watch.lap(question)
+        return found
+
+    drive(_round(progress), answer)
+    _note_times(progress, watch)
+
+
+def _one_round_together(progresses: Sequence[Progress], federations: list[Vectorized]) -> None:
+    """Let every run go on until it asks, and answer all their questions at once."""
+    watches = [Stopwatch() for _ in progresses]
+    asking = [_round(progress) for progress in progresses]
+    replies: list[Any] = [None] * len(asking)
+    going = list(range(len(asking)))
+    while going:
+        questions: dict[int, Question] = {}
+        for number in going:
+            watches[number].skip()
+            with suppress(StopIteration):
+                questions[number] = asking[number].send(replies[number])
+            watches[number].lap()
+        going = list(questions)
+        if not going:
+            break
+        for number in going:
+            watches[number].skip()
+        answers = answer_together([federations[n] for n in going], list(questions.values()))
+        for number, answer in zip(going, answers, strict=True):
+            replies[number] = answer
+            watches[number].lap(questions[number], shared_by=len(going))
+    for progress, watch in zip(progresses, watches, strict=True):
+        _note_times(progress, watch)
+
+
+def _note_times(progress: Progress, watch: Stopwatch) -> None:
+    watch.lap()
+    total = sum(watch.seconds.values())
+    progress.timings.append({"round": progress.round, "seconds": total, **watch.seconds})
+
+
+def _round(progress: Progress) -> Asking[None]:
+    """Ask all questions of a round, and note what came of it."""
     prepared, number = progress.prepared, progress.round + 1
     settings, federation = prepared.settings, prepared.federation
-    watch = Stopwatch(federation)
     federation.begin_round(number)
     cohort = participants(settings.seed, number, federation.clients, settings.participation)
-    outcome: Outcome[Any] = drive(prepared.algorithm.round(progress.state, cohort), watch.answer)
+    outcome: Outcome[Any] = yield from prepared.algorithm.round(progress.state, cohort)
     progress.state = outcome.state
     if outcome.assignment is not None:
         progress.assignment = progress.assignment.copy()
@@ -130,12 +200,9 @@ def _one_round(progress: Progress) -> None:
     scores = None
     if number % settings.evaluate_every == 0 or number == settings.rounds:
         everyone = np.arange(federation.clients)
-        scores = watch.answer(prepared.algorithm.evaluation(progress.state, everyone))
+        scores = yield prepared.algorithm.evaluation(progress.state, everyone)
         progress.scores = scores
     progress.records.append(_record(number, progress, outcome, scores))
-    seconds = time.perf_counter() - start
-    phases = watch.seconds | {"server": seconds - sum(watch.seconds.values())}
-    progress.timings.append({"round": number, "seconds": seconds, **phases})
 
 
 def _record(
@@ -159,7 +226,10 @@ def _record(
     if prepared.algorithm.clusters and groups is not None and len(outcome.clients):
         seen = np.flatnonzero(progress.assignment >= 0)
         record["ari"] = _ari(groups[outcome.clients], progress.assignment[outcome.clients])
-        record["ari_seen"] = _ari(groups[seen], progress.assignment[seen])
+        everyone = np.array_equal(seen, outcome.clients)
+        record["ari_seen"] = (
+            record["ari"] if everyone else _ari(groups[seen], progress.assignment[seen])
+        )
     record["assignment"] = progress.assignment.tolist()
     return {name: plain(value) for name, value in (record | outcome.notes).items()}
 

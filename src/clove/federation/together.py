@@ -1,0 +1,148 @@
+"""Several federations of one shape, whose clients train as one stack: seeds, or settings.
+
+Each federation keeps its own clients, memories and counts, and gets the answers it would get by
+itself (but for rounding, and for dropout, which draws for the whole stack).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clove import seeds
+from clove.federation import parameters as stacks
+from clove.federation.batches import joined
+from clove.federation.parameters import Indices
+from clove.federation.pool import Pool
+from clove.federation.precision import draws_from
+from clove.federation.questions import Answer, Question, Train
+from clove.federation.simulation import Gathered, Simulation, Work, is_out_of_memory
+from clove.federation.vectorized import Vectorized
+
+
+def can_join(federations: Sequence[Simulation]) -> bool:
+    """Say whether the clients of all these can be one stack."""
+    first = federations[0]
+    return all(
+        isinstance(one, Vectorized)
+        and one.device == first.device
+        and one.precision == first.precision
+        and (one.task.name, one.task.target) == (first.task.name, first.task.target)
+        and one.task.loss is first.task.loss
+        and one.train_pool.x.shape[1:] == first.train_pool.x.shape[1:]
+        and repr(one.network) == repr(first.network)
+        for one in federations
+    )
+
+
+def join(federations: Sequence[Vectorized]) -> None:
+    """Put the samples of all federations into one pool, so that their batches are one index."""
+    for which in ("train_pool", "test_pool"):
+        pools: list[Pool] = [getattr(one, which) for one in federations]
+        x = torch.cat([pool.x for pool in pools])
+        ys = [pool.y for pool in pools if pool.y is not None]
+        y = torch.cat(ys) if ys else None
+        first = 0
+        for one, pool in zip(federations, pools, strict=True):
+            setattr(one, which, Pool(x, y, pool.offsets - pool.offsets[0] + first))
+            first += int(pool.sizes.sum())
+
+
+def answer_together(
+    federations: Sequence[Vectorized], questions: Sequence[Question]
+) -> list[Answer]:
+    """Answer a question of each federation; where all ask for training, as one stack."""
+    if len(questions) > 1 and _alike(questions):
+        return list(_trained(federations, [q for q in questions if isinstance(q, Train)]))
+    return [one.answer(question) for one, question in zip(federations, questions, strict=True)]
+
+
+def _alike(questions: Sequence[Question]) -> bool:
+    """Say whether all are for training of the same kind."""
+    first = questions[0]
+    return isinstance(first, Train) and all(
+        isinstance(one, Train)
+        and one.training == first.training
+        and one.objective is first.objective
+        and one.extras is None
+        for one in questions
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some clients of one of the federations."""
+
+    number: int
+    places: Indices
+
+
+def _trained(federations: Sequence[Vectorized], questions: Sequence[Train]) -> list[Answer]:
+    lead = federations[0]
+    for one in federations:
+        one.ask()
+    gathered = [Gathered(one, q) for one, q in zip(federations, questions, strict=True)]
+    with draws_from(seeds.integer(lead.seed, "dropout", lead.round, 0), lead.device):
+        waiting = _groups(federations, questions)
+        while waiting:
+            parts = waiting.pop(0)
+            works = [federations[p.number].work(questions[p.number], p.places) for p in parts]
+            try:
+                trained = lead.train_group(_merged(works))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                waiting = [*_halved(lead, parts), *waiting]
+                continue
+            for part, own in zip(parts, _split(trained, works), strict=True):
+                gathered[part.number].add(part.places, own)
+    answers: list[Answer] = [one.answer() for one in gathered]
+    for one, question, answer in zip(federations, questions, answers, strict=True):
+        one.ledger.count(question, answer)
+    return answers
+
+
+def _groups(federations: Sequence[Vectorized], questions: Sequence[Train]) -> list[list[Part]]:
+    """Cut all clients into groups, of like size so that little is padding."""
+    whose, places, sizes = [], [], []
+    for number, (one, question) in enumerate(zip(federations, questions, strict=True)):
+        replying = one.replying(question.clients)
+        whose.append(np.full(len(replying), number))
+        places.append(replying)
+        sizes.append(one.train_pool.sizes[question.clients[replying]])
+    numbers, all_places = np.concatenate(whose), np.concatenate(places)
+    groups = federations[0].groups(np.arange(len(numbers)), np.concatenate(sizes))
+    return [_parts(numbers[group], all_places[group]) for group in groups]
+
+
+def _parts(numbers: Indices, places: Indices) -> list[Part]:
+    return [Part(int(n), places[numbers == n]) for n in np.unique(numbers)]
+
+
+def _halved(lead: Vectorized, parts: list[Part]) -> list[list[Part]]:
+    numbers = np.concatenate([np.full(len(part.places), part.number) for part in parts])
+    places = np.concatenate([part.places for part in parts])
+    return [_parts(numbers[half], places[half]) for half in lead.halves(np.arange(len(places)))]
+
+
+def _merged(works: Sequence[Work]) -> Work:
+    return replace(
+        works[0],
+        clients=np.concatenate([work.clients for work in works]),
+        starts=stacks.concatenate([work.starts for work in works]),
+        plans=joined([work.plans for work in works]),
+        places=np.arange(sum(len(work.clients) for work in works)),
+    )
+
+
+def _split(trained: stacks.Parameters, works: Sequence[Work]) -> list[dict[str, Tensor]]:
+    ends = np.cumsum([len(work.clients) for work in works])
+    starts = [0, *ends[:-1]]
+    return [
+        {name: t[start:end] for name, t in trained.items()}
+        for start, end in zip(starts, ends, strict=True)
+    ]
