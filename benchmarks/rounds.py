@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,55 +25,34 @@ from torch.utils.flop_counter import FlopCounterMode
 import clove
 from clove.federation.engines import find_device
 from clove.federation.precision import kernels_of, networks_in
+from clove.runs import bench
+from clove.runs.bench import Shape, made_clients
 
 RESULTS = Path(__file__).parent / "results"
 PHASES = ["losses", "training", "server", "evaluation"]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A federation of the paper: its network, clients, samples and models."""
-
-    about: str
-    model: str
-    sample: tuple[int, ...]
-    classes: int
-    clients: int
-    points: int
-    models: int
-    task: str = "classification"
-    words: bool = False
-
-
 SHAPES = {
-    "cnn28": Shape("28×28 CNN, 25 × 500", "cnn", (1, 28, 28), 10, 25, 500, 5),
-    "cifar": Shape("CIFAR-10 CNN, 15 × 500", "cifar-cnn", (3, 32, 32), 10, 15, 500, 3),
-    "autoencoder": Shape(
-        "autoencoder, 50 × 1000", "autoencoder", (1, 28, 28), 1, 50, 1000, 10, "reconstruction"
+    "cnn28": ("28×28 CNN, 25 × 500", bench.SHAPES["cnn"]),
+    "cifar": ("CIFAR-10 CNN, 15 × 500", replace(bench.SHAPES["cifar-cnn"], clients=15, models=3)),
+    "autoencoder": (
+        "autoencoder, 50 × 1000",
+        replace(bench.SHAPES["autoencoder"], clients=50, points=1000, models=10),
     ),
-    "textcnn": Shape("TextCNN, 30 × 100", "text-cnn", (200,), 4, 30, 100, 6, words=True),
-    "amazon": Shape("AmazonMLP, 20 × 1000", "amazon-mlp", (5000,), 2, 20, 1000, 4),
-    "thousand": Shape("28×28 CNN, 1000 × 100", "cnn", (1, 28, 28), 10, 1000, 100, 10),
-    "mlp": Shape("28×28 MLP, 25 × 500", "mlp", (1, 28, 28), 10, 25, 500, 5),
+    "textcnn": (
+        "TextCNN, 30 × 100",
+        replace(bench.SHAPES["text-cnn"], clients=30, points=100, models=6),
+    ),
+    "amazon": (
+        "AmazonMLP, 20 × 1000",
+        replace(bench.SHAPES["amazon-mlp"], clients=20, points=1000, models=4),
+    ),
+    "thousand": (
+        "28×28 CNN, 1000 × 100",
+        replace(bench.SHAPES["cnn"], clients=1000, points=100, models=10),
+    ),
+    "mlp": ("28×28 MLP, 25 × 500", bench.SHAPES["mlp"]),
 }
-
-
-def clients_of(shape: Shape) -> list[clove.ClientData]:
-    """Make clients of as many groups as there are models, which differ in where data lie."""
-    draw = np.random.default_rng(0)
-    size = (shape.points, *shape.sample)
-
-    def points(group: int) -> tuple[np.ndarray, np.ndarray | None]:
-        labels = (group + draw.integers(0, 2, shape.points)) % max(shape.classes, 2)
-        if shape.words:
-            return draw.integers(1, 20, size) + 20 * labels[:, None], labels
-        x = draw.random(size, np.float32) * 0.5
-        x.reshape(shape.points, -1)[:, group * 20 : group * 20 + 40] += 1
-        x.reshape(shape.points, -1)[np.arange(shape.points), 7 * labels + 1] += 2
-        return x, labels if shape.task == "classification" else None
-
-    groups = np.arange(shape.clients) % shape.models
-    return [clove.ClientData(points(g), points(g), group=int(g)) for g in groups]
 
 
 def measured(
@@ -98,7 +77,8 @@ def measured(
 def floor_of(shape: Shape, device: torch.device, precision: str) -> dict[str, float]:
     """Return a CLoVE round's operations and bytes, and the seconds they must take at least."""
     network = clove.classification(shape.model).for_data(shape.sample, shape.classes).build()
-    x = torch.zeros((1, *shape.sample), dtype=torch.int64 if shape.words else torch.float32)
+    words = shape.model == "text-cnn"
+    x = torch.zeros((1, *shape.sample), dtype=torch.int64 if words else torch.float32)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network.eval()(x)
     samples, forward = shape.clients * shape.points, counter.get_total_flops()
@@ -152,10 +132,10 @@ def variants(device: torch.device) -> list[dict[str, str]]:
 
 
 def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[dict[str, object]]:
-    shape, rows = SHAPES[name], []
-    clients = clients_of(shape)
+    (about, shape), rows = SHAPES[name], []
+    clients = made_clients(shape)
     some = [v for v in variants(device) if given.compile or "compile" not in v]
-    for settings in track(some, description=shape.about):
+    for settings in track(some, description=about):
         slow = settings["engine"] == "sequential"
         rounds = (3 if shape.clients > 500 else 6) if slow else given.rounds
         for algorithm in ["clove"] if given.clove_only else ["clove", "fedavg"]:
@@ -164,13 +144,13 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
                     shape, clients, rounds, algorithm, device=str(device), **settings
                 )
             except clove.CloveError as error:
-                print(f"{shape.about}, {settings}: {error}")
+                print(f"{about}, {settings}: {error}")
                 continue
             made = result.summary()["made"]
             precision = result.settings.precision
             rows.append(
                 {
-                    "shape": shape.about,
+                    "shape": about,
                     "algorithm": algorithm,
                     "engine": result.settings.engine,
                     "asked": settings["engine"],

@@ -31,7 +31,7 @@ app.add_typer(data_cli.app, name="data")
 # Settings that have an option of their own, beside --set.
 OPTIONS = [
     *("dataset", "mixing", "algorithm", "rounds", "seed"),
-    *("device", "engine", "data_dir", "clients"),
+    *("device", "engine", "precision", "memory", "data_dir", "clients"),
 ]
 
 SettingsFile = Annotated[
@@ -43,6 +43,10 @@ Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Engine = Annotated[str | None, typer.Option(help="auto, sequential or vectorized.")]
+Precision = Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16 or fp64.")]
+Memory = Annotated[
+    float | None, typer.Option(help="Gigabytes training may take; by default half of what is free.")
+]
 OwnClients = Annotated[
     str | None,
     typer.Option(help="Your own clients: a folder with a file each, or one table."),
@@ -83,6 +87,8 @@ def run(
     seed: Seed = None,
     device: Device = None,
     engine: Engine = None,
+    precision: Precision = None,
+    memory: Memory = None,
     data_dir: DataDir = None,
     clients: OwnClients = None,
     out_folder: Annotated[Path | None, typer.Option("--out", help="Folder for the run.")] = None,
@@ -119,6 +125,8 @@ def compare(
     seed: Seed = None,
     device: Device = None,
     engine: Engine = None,
+    precision: Precision = None,
+    memory: Memory = None,
     data_dir: DataDir = None,
     clients: OwnClients = None,
     out_folder: Annotated[
@@ -193,6 +201,45 @@ def options(
     out.print(table)
 
 
+@app.command()
+def bench(
+    model: Annotated[str, typer.Option(help="Network, e.g. cnn.")] = "cnn",
+    clients: Annotated[int, typer.Option(help="How many clients.")] = 25,
+    points: Annotated[
+        int, typer.Option(help="Training samples of each, and as many to test.")
+    ] = 500,
+    models: Annotated[int, typer.Option(help="Models the server keeps (K).")] = 5,
+    rounds: Annotated[int, typer.Option(help="Rounds to time.")] = 5,
+    engines: Annotated[str, typer.Option(help="Engines, separated by commas.")] = (
+        "sequential,vectorized,auto"
+    ),
+    device: Device = None,
+    precision: Precision = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Time rounds of CLoVE on this machine: which engine, how many rounds a second."""
+    with plain_words(), err.status("", spinner="dots") as status:
+        from dataclasses import replace
+
+        from clove.runs.bench import bench as timed
+        from clove.runs.bench import shape_for
+
+        shape = replace(shape_for(model), clients=clients, points=points, models=models)
+        given = {"device": device, "precision": precision}
+        rows = timed(
+            shape,
+            [name.strip() for name in engines.split(",")],
+            rounds=rounds,
+            tell=None if quiet else lambda name: status.update(f"{name} engine"),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    if as_json:
+        print(json.dumps({"engines": rows}))
+        return
+    _show_times(rows, f"{model}, {clients} clients × {points}, K = {models}: a round of CLoVE")
+
+
 # ---------------------------------------------------------------------------------- arguments
 
 
@@ -235,6 +282,22 @@ def _live(quiet: bool) -> Iterator[Live]:
 
     with Live(err, quiet=quiet) as live:
         yield live
+
+
+def _show_times(rows: list[dict[str, Any]], title: str) -> None:
+    phases = ("losses", "training", "server", "evaluation")
+    table = Table("engine", "rounds/s", "ms a round", *phases, "times", title=title)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        name = row["asked"] if row["asked"] == row["engine"] else f"auto: {row['engine']}"
+        times = [f"{1e3 * row[phase]:.1f}" for phase in ("seconds", *phases)]
+        table.add_row(name, f"{row['rounds_per_second']:.1f}", *times, f"{row['times']:.1f}")
+    roomy = out if out.is_terminal else Console(width=200)
+    roomy.print(table)
+    last = rows[-1]
+    out.print(f"{last['machine']}, torch {last['torch']}, {last['precision']}", soft_wrap=True)
+    out.print(f"{last['asked']}: {last['engine']}, {last['why']}", soft_wrap=True)
 
 
 def _show(

@@ -69,8 +69,12 @@ def test_clients_of_all_seeds_are_one_stack(monkeypatch: pytest.MonkeyPatch) -> 
         return merged
 
     monkeypatch.setattr(together, "_merged", noted)
-    all_together({**SMALL, "algorithm": "fedavg", "group_size": 100, "rounds": 2})
+    all_together({**SMALL, "algorithm": "fedavg", "group_size": 25, "rounds": 2})
     assert sizes == [75, 75]
+    sizes.clear()
+    all_together({**SMALL, "algorithm": "fedavg", "group_size": 25, "rounds": 1, "memory": 1e-3})
+    assert sum(sizes) == 75
+    assert max(sizes) < 75
 
 
 def test_time_is_shared_out() -> None:

@@ -34,6 +34,7 @@ TRIAL_MODELS = 5
 SEQUENTIAL_CLIENTS = 2
 CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
+USUAL_KERNEL = {"cpu": "channels-last", "cuda": "grouped"}  # from which the trial sets out
 ONE_BY_ONE = 64  # clients: with more, a step of single convolutions is too long to be worth a try
 COMPILING = 60.0  # seconds that compiling takes, about
 COMPILED_SAVES = 0.3  # share of training time that it saves, about
@@ -102,6 +103,7 @@ def make_engine(
         return Sequential(clients, task, **options), choice
     vectorized = Vectorized(clients, task, group_size=group_size, **options)
     fits = fitting_group(vectorized, training, memory_limit(memory, vectorized.device))
+    vectorized.most_at_once = fits
     if name == "vectorized" and not group_size:
         vectorized.group_size = _standard_group(vectorized, fits)
     given = tuple(kernels.split(",")) if kernels != "auto" else None
@@ -176,7 +178,10 @@ class Trial:
 
     def measured(self, name: str) -> EngineChoice:
         """Choose by time: engine, group size, threads, kernels, models at once."""
-        with kernels_of(self.engine.precision, self.engine.device):
+        engine = self.engine
+        usual = self.kernels or [USUAL_KERNEL[engine.device.type]] * len(engine.stack.convolutions)
+        engine.stack.use(usual)
+        with kernels_of(engine.precision, engine.device):
             try:
                 choice = self._vectorized(name)
             except CloveError as error:
@@ -210,11 +215,10 @@ class Trial:
         engine = self.engine
         torch.set_num_threads(choice.threads)
         size = min(choice.group_size or engine.clients, engine.clients)
-        best = list(self.kernels or [KERNELS[0]] * len(engine.stack.convolutions))
+        best = [layer.kernel for layer in engine.stack.convolutions]
         least = self._seconds(best, size)
-        others = [k for k in KERNELS[1:] if self._worth_trying(k, size)]
         for at in range(len(best)) if self.kernels is None else ():
-            for kernel in others:
+            for kernel in (k for k in KERNELS if k != best[at] and self._worth_trying(k, size)):
                 tried = [*best[:at], kernel, *best[at + 1 :]]
                 seconds = self._seconds(tried, size)
                 if seconds < least:

@@ -40,7 +40,13 @@ def can_join(federations: Sequence[Simulation]) -> bool:
 
 
 def join(federations: Sequence[Vectorized]) -> None:
-    """Put the samples of all federations into one pool, so that their batches are one index."""
+    """Put the samples of all federations into one pool, so that their batches are one index.
+
+    A federation that takes all its clients at once takes all of everybody's, as far as they fit.
+    """
+    for one in federations:
+        if one.group_size >= one.clients:
+            one.group_size = max(one.group_size, one.most_at_once)
     for which in ("train_pool", "test_pool"):
         pools: list[Pool] = [getattr(one, which) for one in federations]
         x = torch.cat([pool.x for pool in pools])

@@ -54,6 +54,7 @@ class Vectorized(Simulation):
         self.axis = self.stack.client_axis
         self.by_batch = always_by_batch(self.network)
         self.group_size = group_size
+        self.most_at_once = 0  # what fits in memory, where that is known
         self._trainings: dict[Any, GroupTraining] = {}
 
     def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:

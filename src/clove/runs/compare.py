@@ -6,16 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from clove.algorithms import find_algorithm
 from clove.data import ClientData
 from clove.errors import CloveError
 from clove.folders import write_atomically
-from clove.report.figures import Curves, draw
 from clove.report.tables import as_markdown, figures
 from clove.runs.api import resume, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients
@@ -32,6 +30,9 @@ from clove.runs.settings import (
 )
 from clove.runs.story import read_story
 from clove.tasks import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COMPARISON = "comparison.json"
 CompareWatcher = Callable[[str, int, Progress], None]
@@ -175,6 +176,8 @@ def _write(comparison: Comparison) -> None:
 
 
 def _figure(comparison: Comparison) -> Figure:
+    from clove.report.figures import Curves, draw  # drawing is loaded when it is needed
+
     names = list(dict.fromkeys(summary["algorithm"] for summary in comparison.summaries))
     stories = {
         name: [

@@ -18,7 +18,6 @@ from clove.errors import CloveError
 from clove.federation import LossVectors, Sequential
 from clove.federation.parameters import count, move, one
 from clove.federation.precision import dtype_of
-from clove.report.figures import Curves, draw
 from clove.runs.folder import PICTURE, RunFolder, plain_errors
 from clove.runs.loop import Progress, Record, drive
 from clove.runs.made import settings_text
@@ -123,6 +122,8 @@ class Result:
 
     def plot(self) -> Figure:
         """Draw accuracy and ARI by round, and the loss vectors coloured by model."""
+        from clove.report.figures import Curves, draw  # drawing is loaded when it is needed
+
         settings = self.settings
         title = f"{settings.algorithm} on {data_title(settings.dataset, settings.mixing)}"
         curves = [Curves(settings.algorithm, [self._story.records])]

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from clove.algorithms import Algorithm, Setup, find_algorithm
 from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters, Scores
 from clove.federation.parameters import Indices, count
-from clove.report.figures import Embedding
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
 from clove.runs.loop import Progress, Record
 from clove.runs.made import made
 from clove.runs.settings import OWN_NETWORK, Settings, from_names, read_run_settings
 from clove.tasks import Task, named_task
+
+if TYPE_CHECKING:
+    from clove.report.figures import Embedding
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Story:
 
     def embedding(self) -> Embedding | None:
         """Return the last loss vectors with the models and groups of their clients."""
+        from clove.report.figures import Embedding  # drawing is loaded when it is needed
+
         if not self.loss_vectors:
             return None
         number = max(self.loss_vectors)

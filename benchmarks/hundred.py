@@ -1,0 +1,207 @@
+"""A hundred rounds of CLoVE on a GPU: seconds, and what precision does to the outcome.
+
+    CLOVE_DATA=folder/with/fmnist python benchmarks/hundred.py [--rounds 100] [--parts fmnist ...]
+
+Each figure is the time of all rounds after five of warm-up: loss vectors, clustering, training,
+averaging and test evaluation every round. Fashion-MNIST is real, data of the other shapes are made
+up (see rounds.py). Writes benchmarks/results/hundred.csv and hundred.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import clove
+from clove.data import load_dataset, mix
+from clove.federation import initial_models, parameters
+from clove.federation.engines import find_device
+from clove.runs.api import run_settings_together
+from clove.runs.bench import made_clients
+from clove.runs.build import gather_clients
+from clove.runs.settings import from_names
+
+sys.path.insert(0, str(Path(__file__).parent))
+import loop
+from rounds import SHAPES
+
+RESULTS = Path(__file__).parent / "results"
+WARM_UP = 5
+FMNIST = {"dataset": "fmnist", "mixing": "label-skew-1", "algorithm": "clove", "batch_size": 64}
+
+
+def timed(runs: list[clove.Result], rounds: int) -> dict[str, Any]:
+    """Return the seconds after warm-up, of all runs together, and how they ended."""
+    seconds = sum(run.history["seconds"].iloc[WARM_UP:].sum() for run in runs)
+    return {
+        "seconds": float(seconds),
+        "per_round": float(seconds) / rounds,
+        "accuracy": np.mean([run.accuracy for run in runs]),
+        "accuracy_std": np.std([run.accuracy for run in runs]),
+        "ari": np.mean([run.ari for run in runs]) if runs[0].ari is not None else None,
+        "kernels": runs[0].settings.kernels,
+        "torch": torch.__version__,
+        "clove": clove.__version__,
+        "machine": runs[0].summary()["made"]["machine"],
+    }
+
+
+def fmnist(seeds: int, rounds: int, **settings: Any) -> dict[str, Any]:
+    chosen = [
+        from_names(**FMNIST, rounds=rounds + WARM_UP, seed=seed, **settings)
+        for seed in range(seeds)
+    ]
+    runs = run_settings_together([(one, gather_clients(one), None, None) for one in chosen])
+    return timed(runs, rounds)
+
+
+def made_up(name: str, rounds: int, **settings: Any) -> dict[str, Any]:
+    shape = SHAPES[name][1]
+    result = clove.run(
+        clients=made_clients(shape),
+        model=shape.model,
+        task=shape.task,
+        algorithm="clove",
+        models=shape.models,
+        rounds=rounds + WARM_UP,
+        batch_size=64,
+        **settings,
+    )
+    return timed([result], rounds)
+
+
+def bare_loop(device: str, rounds: int) -> dict[str, Any]:
+    """Time the loop people write, on the same clients; scaled up to as many rounds."""
+    mixed = mix(load_dataset("fmnist"), "label-skew-1", 0)
+    task = clove.classification("cnn").for_data((1, 28, 28), 10)
+    stack = initial_models(task, 5, "different", 0)
+    states = [
+        parameters.one(parameters.move(stack, torch.device(device), torch.float32), k)
+        for k in range(5)
+    ]
+    clients = [loop.Client(c.train, c.test, 64) for c in mixed.clients]
+    how = loop.Training(device=device)
+    done = list(loop.rounds(task.build(), states, clients, how, 4))
+    seconds = float(np.median([one.seconds for one in done[1:]]))
+    return {"seconds": seconds * rounds, "per_round": seconds}
+
+
+def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
+    """Return what is measured: the part, what it is called, and how."""
+    gpu: dict[str, Any] = {"engine": "vectorized", "device": device}
+    slow: dict[str, Any] = {"engine": "sequential", "device": device}
+    n, few = given.rounds, 5
+    cnn = "28×28 CNN, 25 × 500, K = 5"
+    found = [
+        ("fmnist", f"{cnn}: one seed, {p}", lambda p=p: fmnist(1, n, precision=p, **gpu))
+        for p in ("tf32", "bf16", "fp32")
+    ]
+    found += [
+        ("seeds", f"{cnn}: three seeds together, {p}", lambda p=p: fmnist(3, n, precision=p, **gpu))
+        for p in ("tf32", "bf16", "fp32")
+    ]
+    found += [
+        (
+            "slow",
+            f"{cnn}: sequential engine, tf32",
+            lambda: fmnist(1, few, precision="tf32", **slow),
+        ),
+        ("slow", f"{cnn}: bare PyTorch loop", lambda: bare_loop(device, n)),
+    ]
+    thousand = SHAPES["thousand"][0]
+    for p in ("tf32", "bf16"):
+        found.append(
+            (
+                "thousand",
+                f"{thousand}, K = 10, {p}",
+                lambda p=p: made_up("thousand", 20, precision=p, **gpu),
+            )
+        )
+    cifar = SHAPES["cifar"][0]
+    kernels = {"off": given.kernels, "on": given.compiled_kernels}
+    for c in ("off", "on"):
+        for p in ("tf32", "bf16"):
+            text = f"{cifar}, K = 3, {p}{', compiled' if c == 'on' else ''}"
+            found.append(
+                (
+                    "compiled" if c == "on" else "cifar",
+                    text,
+                    lambda p=p, c=c: made_up(
+                        "cifar", n, precision=p, compile=c, kernels=kernels[c], **gpu
+                    ),
+                )
+            )
+    found.append(
+        (
+            "cifar",
+            f"{cifar}, K = 3: sequential engine, tf32",
+            lambda: made_up("cifar", 3, precision="tf32", **slow),
+        )
+    )
+    return found
+
+
+def table(runs: pd.DataFrame) -> str:
+    made = runs.dropna(subset=["machine"]).iloc[0]
+    lines = [
+        f"All rounds after five of warm-up; made on {made['machine']} with torch {made['torch']}, "
+        f"clove {made['clove']}, {made['date']}, by `benchmarks/hundred.py`. Accuracy and ARI are "
+        "those of the last round (Fashion-MNIST, label skew 1; mean ± std over seeds); data of the "
+        "other shapes are made up.",
+        "",
+        "| work | milliseconds a round | seconds for 100 rounds | accuracy % | ARI |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for _, run in runs.iterrows():
+        real = run["part"] in ("fmnist", "seeds")
+        accuracy = f"{100 * run['accuracy']:.1f} ± {100 * run['accuracy_std']:.1f}" if real else ""
+        ari = f"{run['ari']:.2f}" if real else ""
+        lines.append(
+            f"| {run['work']} | {1e3 * run['per_round']:.1f} | {100 * run['per_round']:.2f} | "
+            f"{accuracy} | {ari} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    words.add_argument("--device", default="auto")
+    words.add_argument("--rounds", type=int, default=100)
+    words.add_argument("--parts", nargs="*")
+    words.add_argument(
+        "--kernels", default="auto", help="Of the CIFAR-10 network, to save a trial."
+    )
+    words.add_argument("--compiled-kernels", default="auto")
+    words.add_argument("--out", default=str(RESULTS / "hundred"))
+    given = words.parse_args()
+    warnings.simplefilter("ignore")  # torch's remarks on kernels, once a kernel
+    rows: list[dict[str, Any]] = []
+    for part, work, measure in parts(given, str(find_device(given.device))):
+        if given.parts and part not in given.parts:
+            continue
+        start = time.perf_counter()
+        row = {"part": part, "work": work, **measure()}
+        row |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        row |= {"whole_seconds": time.perf_counter() - start}
+        rows.append(row)
+        print(
+            {k: row.get(k) for k in ("work", "per_round", "accuracy", "ari", "whole_seconds")},
+            flush=True,
+        )
+        runs = pd.DataFrame(rows)
+        runs.to_csv(f"{given.out}.csv", index=False)
+        if "machine" in runs:
+            Path(f"{given.out}.md").write_text(table(runs))
+
+
+if __name__ == "__main__":
+    main()
