@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 import clove
 from clove.errors import CloveError
-from clove.runs import result
+from clove.report import figures
 from clove.runs.compare import Comparison, is_comparison, resume_comparison
 from clove.runs.loop import Progress
 from clove.runs.settings import read_settings
@@ -122,7 +122,7 @@ def test_a_stopped_comparison_goes_on(
     stop: tuple[str, int, int],
     anew: bool,
 ) -> None:
-    monkeypatch.setattr(result, "draw", lambda *content: Figure())  # only the last one counts
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
 
     def watch(algorithm: str, seed: int, progress: Progress) -> None:
         if (algorithm, seed, progress.round) == stop:

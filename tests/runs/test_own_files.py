@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import clove
 from clove.cli import app
 from clove.errors import CloveError
-from clove.runs import result
+from clove.report import figures
 from clove.runs.settings import read_settings
 from tests.runs.small import QUICK, lasting, own_clients
 from tests.runs.test_repeat import numbers
@@ -34,7 +34,7 @@ MODULE = "own_networks"
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a folder of one's own, and draw nothing."""
-    monkeypatch.setattr(result, "draw", lambda *content: Figure())
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

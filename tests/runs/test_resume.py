@@ -12,7 +12,7 @@ from torch import nn
 
 import clove
 from clove.errors import CloveError
-from clove.runs import result
+from clove.report import figures
 from clove.runs.loop import Progress
 from clove.runs.settings import write_settings
 from tests.runs.small import QUICK, TINY, MyNet, lasting, own_clients, records
@@ -40,7 +40,7 @@ def stopped(folder: Path, after: int = 1, **settings: Any) -> Path:
 @pytest.fixture(autouse=True)
 def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing: a picture comes from what else is in the folder, and takes its time."""
-    monkeypatch.setattr(result, "draw", lambda *content: Figure())
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
 
 
 # ------------------------------------------------------------------------- stopped at any moment
