@@ -55,6 +55,11 @@ class Plans:
         """How many steps each client makes."""
         return len(self.orders) * -(-self.used // self.batch_size)
 
+    @property
+    def width(self) -> int:
+        """Return the size of the largest batch."""
+        return min(self.batch_size, int(self.used.max()))
+
     def batch(self, client: int, step: int) -> Indices:
         """Return the rows of one step of the client at this place."""
         rows, sizes = self.stacked(np.array([client]), step)

@@ -11,6 +11,7 @@ known here, and networks that are no `nn.Sequential`, go through vmap.
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -49,12 +50,12 @@ class Spread:
         return self.tensor.movedim(self.at, 1)
 
 
-class Layer:
+class Layer(ABC):
     """One layer of a stacked network."""
 
+    @abstractmethod
     def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
         """Run it with the parameters of each client."""
-        raise NotImplementedError
 
 
 class Elementwise(Layer):
@@ -76,7 +77,7 @@ class Flatten(Layer):
         return Spread(x.tensor.flatten(1 if x.at is None else 2), x.at)
 
 
-class Pool(Layer):
+class Pooling(Layer):
     """Pooling of images: clients join the channels, or the samples, wherever they stand."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -240,7 +241,7 @@ class PooledConvolution(Layer):
     """
 
     def __init__(
-        self, convolution: Convolution, normalisation: Normalisation | None, pool: Pool
+        self, convolution: Convolution, normalisation: Normalisation | None, pool: Pooling
     ) -> None:
         self.convolution, self.normalisation, self.pool = convolution, normalisation, pool
 
@@ -418,7 +419,7 @@ def _layer(module: nn.Module, name: str) -> Layer:
     if kind is nn.Linear:
         return Linear(name)
     if kind in POOLS and not getattr(module, "return_indices", False):
-        return Pool(module)
+        return Pooling(module)
     if isinstance(module, nn.Conv2d) and kind is nn.Conv2d and _usual(module):
         return Convolution(module, name)
     if isinstance(module, TapedBatchNorm):
@@ -481,7 +482,7 @@ def _cheaper(layers: list[Layer]) -> list[Layer]:
         if rest and isinstance(rest[0], Normalisation):
             norm, rest = rest[0], rest[1:]
         if isinstance(first, Convolution) and len(rest) >= 2 and _relu_then_max(*rest[:2]):
-            assert isinstance(rest[1], Pool)
+            assert isinstance(rest[1], Pooling)
             joined.append(PooledConvolution(first, norm, rest[1]))
             at += 3 if norm is None else 4
         else:
@@ -494,7 +495,7 @@ def _relu_then_max(relu: Layer, pool: Layer) -> bool:
     return (
         isinstance(relu, Elementwise)
         and isinstance(relu.module, nn.ReLU)
-        and isinstance(pool, Pool)
+        and isinstance(pool, Pooling)
         and isinstance(pool.module, nn.MaxPool2d)
     )
 

@@ -31,7 +31,7 @@ class GroupTraining:
     """A group of clients in training: their tensors, and the steps that act on them."""
 
     def __init__(self, engine: Vectorized, work: Work) -> None:
-        self.engine, self.question = engine, work.question
+        self.engine, self.objective = engine, work.question.objective
         self.clients = len(work.clients)
         self.stack = {name: t.clone() for name, t in work.starts.items()}
         self.optimizer = Optimizer(
@@ -39,8 +39,9 @@ class GroupTraining:
         )
         extras, shared = client_extras(work, np.arange(self.clients))
         self.extras, self.shared = ({n: t.clone() for n, t in e.items()} for e in (extras, shared))
-        width = work.plans.batch_size
-        self.index = torch.zeros((self.clients, width), dtype=torch.int64, device=engine.device)
+        self.index = torch.zeros(
+            (self.clients, work.plans.width), dtype=torch.int64, device=engine.device
+        )
         self.sizes = torch.ones(self.clients, dtype=torch.int64, device=engine.device)
         self.captures = engine.device.type == "cuda"
         self.graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
@@ -59,7 +60,7 @@ class GroupTraining:
             )
         )
         rules = replace(question.training, epochs=1, purpose="")
-        return len(work.clients), work.plans.batch_size, rules, question.objective, shapes
+        return len(work.clients), work.plans.width, rules, question.objective, shapes
 
     def train(self, work: Work) -> dict[str, Tensor]:
         """Train the clients from their starts; return the trained stack."""
@@ -126,7 +127,7 @@ class GroupTraining:
         own = {name: t[:rows] for name, t in self.stack.items()}
         extras = {name: t[:rows] for name, t in self.extras.items()}
         gradients, updates = engine.gradients(
-            self.question.objective, own, batch, extras, self.shared, padded=padded
+            self.objective, own, batch, extras, self.shared, padded=padded
         )
         self.optimizer.step([gradients[name] for name in engine.trainable], rows)
         for name, update in updates.items():

@@ -16,11 +16,12 @@ from torch import Tensor
 from clove import seeds
 from clove.federation import parameters as stacks
 from clove.federation.batches import joined
+from clove.federation.gathered import Gathered
 from clove.federation.parameters import Indices
 from clove.federation.pool import Pool
 from clove.federation.precision import draws_from
 from clove.federation.questions import Answer, Question, Train
-from clove.federation.simulation import Gathered, Simulation, Work, is_out_of_memory
+from clove.federation.simulation import Simulation, Work, is_out_of_memory
 from clove.federation.vectorized import Vectorized
 
 

@@ -152,8 +152,9 @@ class Vectorized(Simulation):
         def loss(
             free: Parameters, fixed: Parameters, parts: Sequence[Tensor], extras: Parameters
         ) -> Tensor:
-            learner = StackLearner(self, fixed)
-            return objective(learner, free, StepBatch(*parts), {**shared, **extras})
+            batch = StepBatch(*parts)
+            learner = StackLearner(self, fixed, batch.weight)
+            return objective(learner, free, batch, {**shared, **extras})
 
         tape.weight, tape.at, tape.padded, tape.updates = batch.weight, at, padded, {}
         try:
@@ -295,9 +296,9 @@ class Vectorized(Simulation):
 class StackLearner(NetworkLearner):
     """What objectives see under vmap: a network for one client, which runs for all at once."""
 
-    def __init__(self, engine: Vectorized, fixed: Parameters) -> None:
+    def __init__(self, engine: Vectorized, fixed: Parameters, weight: Tensor) -> None:
         super().__init__(engine.one, engine.task, fixed, engine.precision)
-        self.engine = engine
+        self.engine, self.weight = engine, weight
 
     def outputs(self, parameters: Parameters, x: Tensor) -> Tensor:
         """Run the network with these parameters."""
@@ -308,7 +309,8 @@ class StackLearner(NetworkLearner):
                     engine.stack, tuple(own), x, *own.values()
                 )
             else:  # an objective that differentiates by itself: the rule above is not for it
-                outputs = run_one(engine.one, engine.tape, own, x, x.new_ones(len(x)))
+                weight = self.weight if len(x) == len(self.weight) else x.new_ones(len(x))
+                outputs = run_one(engine.one, engine.tape, own, x, weight)
         return outputs.to(engine.dtype)
 
 

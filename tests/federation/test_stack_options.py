@@ -1,0 +1,78 @@
+"""Objectives that differentiate by themselves, compiled networks, bfloat16: the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.func import grad
+
+from clove.federation import Sequential, Train, Vectorized
+from clove.federation.stacked import can_compile
+
+from .worlds import (
+    SGD,
+    assert_same_models,
+    dense,
+    everyone,
+    models_for,
+    normalised,
+    some_clients,
+    train_rounds,
+)
+
+UNEQUAL = [9, 5, 16, 7]
+
+
+def looking_ahead(learner, parameters, batch, extras):
+    """Return the loss after one step of the client's own, as in meta-learning."""
+
+    def loss(own):
+        return learner.loss(learner.outputs(own, batch.x), batch)
+
+    slope = grad(loss)(dict(parameters))
+    return loss({name: p - 0.1 * slope[name].detach() for name, p in parameters.items()})
+
+
+def trained(engine):
+    engine.begin_round(1)
+    cohort = everyone(engine)
+    question = Train(models_for(engine), cohort % 2, cohort, SGD, objective=looking_ahead)
+    models = engine.answer(question).models
+    return {name: tensor for name, tensor in models.items() if name in engine.trainable}
+
+
+def test_objectives_may_differentiate_by_themselves():
+    found = [
+        trained(kind(some_clients(UNEQUAL), dense, dtype=torch.float64))
+        for kind in (Sequential, Vectorized)
+    ]
+    assert_same_models(found[1], found[0], 1e-8)
+
+
+def test_padding_does_not_enter_their_batch_statistics():
+    # Torch's own layer counts batches in place, which its grad forbids: no reference but alone.
+    found = [
+        trained(Vectorized(some_clients(UNEQUAL), normalised, dtype=torch.float64, group_size=size))
+        for size in (1, len(UNEQUAL))
+    ]
+    assert_same_models(found[1], found[0], 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_compile(torch.device("cpu")), reason="needs a C++ compiler")
+def test_a_compiled_network_gives_the_same():
+    plain = Vectorized(some_clients([8] * 3), dense, dtype=torch.float64)
+    compiled = Vectorized(some_clients([8] * 3), dense, dtype=torch.float64)
+    compiled.stack.compiled = True
+    assert_same_models(train_rounds(compiled, SGD), train_rounds(plain, SGD), 1e-8)
+
+
+@pytest.mark.parametrize("kind", [Sequential, Vectorized])
+def test_bfloat16_keeps_parameters_in_single_precision_and_comes_near(kind):
+    expected = train_rounds(kind(some_clients(), dense), SGD)
+    found = train_rounds(kind(some_clients(), dense, precision="bf16"), SGD)
+    for name, tensor in found.items():
+        assert tensor.dtype == torch.float32
+        assert not torch.equal(tensor, expected[name])
+        np.testing.assert_allclose(tensor.numpy(), expected[name].numpy(), atol=0.02)
