@@ -98,8 +98,8 @@ def test_models_that_are_not_finite_are_found(three):
     models = {name: tensor.clone() for name, tensor in three.items()}
     models["weight"][0, 1, 1] = torch.nan
     models["weight"][2, 0, 0] = torch.inf
-    assert stacks.finite_rows(models).tolist() == [False, True, False]
-    assert stacks.finite_rows(three).all()
+    assert stacks.finite_rows(models)().tolist() == [False, True, False]
+    assert stacks.finite_rows(three)().all()
 
 
 def test_means_weigh_models_by_their_samples(three):

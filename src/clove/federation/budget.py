@@ -41,8 +41,9 @@ def fitting_group(engine: Vectorized, training: LocalTraining, limit: int) -> in
     """Return how many clients fit in so many bytes at once, by what a client takes in training."""
     numbers = sum(t.numel() for t in engine.network.state_dict().values())
     batch = min(training.batch_size, int(engine.train_pool.sizes.max()))
-    # Parameters, their start and result, gradients, two moments; outputs are kept for the way back.
-    per_client = (7 * numbers + 3 * batch * activations(engine)) * torch.finfo(engine.dtype).bits
+    # Parameters, start and result, the result of the group before, gradients, two moments, and one
+    # to spare; outputs are kept for the way back.
+    per_client = (8 * numbers + 3 * batch * activations(engine)) * torch.finfo(engine.dtype).bits
     return max(1, int(limit // (per_client // 8)))
 
 

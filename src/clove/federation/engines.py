@@ -114,7 +114,8 @@ def make_engine(
     torch.set_num_threads(choice.threads)
     if choice.engine == "sequential":
         return Sequential.over(vectorized), choice
-    choice = replace(choice, compiled=_compiles(compiled, choice, vectorized, training, rounds))
+    if _compiles(compiled, choice, vectorized, training, rounds):
+        choice = trial.compiled(choice)
     trial.set_up(choice)
     return vectorized, choice
 
@@ -233,13 +234,42 @@ class Trial:
             seconds=least / TRIAL_STEPS,
         )
 
+    def compiled(self, choice: EngineChoice) -> EngineChoice:
+        """Return the choice for compiled steps, whose best kernels on a GPU are others.
+
+        Compiling takes long, so few are tried: grouped ones, and unfolded from the last layer on.
+        """
+        known = self.remembered("compiled")
+        if known is not None:
+            return known
+        if self.kernels is None and self.engine.device.type == "cuda":
+            with kernels_of(self.engine.precision, self.engine.device):
+                choice = replace(choice, kernels=self._compiled_kernels(choice))
+        choice = replace(choice, compiled=True)
+        self.remember("compiled", choice)
+        return choice
+
+    def _compiled_kernels(self, choice: EngineChoice) -> tuple[str, ...]:
+        engine = self.engine
+        size = min(choice.group_size or engine.clients, engine.clients)
+        engine.stack.compiled = True
+        best = ["grouped"] * len(engine.stack.convolutions)
+        least = self._seconds(best, size) if best else 0.0
+        for at in reversed(range(len(best))):
+            tried = [*best[:at], "unfolded", *best[at + 1 :]]
+            seconds = self._seconds(tried, size)
+            if seconds > least:
+                break
+            best, least = tried, seconds
+        return tuple(best)
+
     def _evaluation(self) -> tuple[int, str]:
         """Choose how many models loss vectors are measured on at once (0: all), and the kernel."""
         engine, given = self.engine, self.models_at_once
         seconds = {}
         for at_once in (0, 1) if given < 0 else (given,):
-            several = KERNELS[:2] if at_once != 1 and engine.stack.convolutions else KERNELS[:1]
-            for kernel in several if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
+            kernels = KERNELS[:2] if engine.stack.convolutions else KERNELS[:1]
+            for kernel in kernels if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
                 engine.stack.use((), kernel)
                 seconds[at_once, kernel] = _seconds_of_losses(engine, at_once)
         return min(seconds, key=seconds.__getitem__)
@@ -250,6 +280,8 @@ class Trial:
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)
         self.engine.forget_steps()
+        if self.engine.stack.compiled:
+            torch.compiler.reset()  # a function is compiled anew only so many times
         return _seconds_per_client(self.engine, self.training, size)
 
     # --------------------------------------------------- remembering, so that a repeat is the same
@@ -284,7 +316,7 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"2 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"3 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
             f"{min(self.fits, engine.clients)} {os.cpu_count()} "

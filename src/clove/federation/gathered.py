@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from clove.errors import CloveWarning
 from clove.federation import parameters as stacks
 from clove.federation.parameters import GroupSums, Indices, Parameters
-from clove.federation.questions import Floats, Gradients, Train, Trained
+from clove.federation.questions import Flags, Floats, Gradients, Train, Trained
 
 if TYPE_CHECKING:
     from clove.federation.simulation import Simulation
@@ -24,22 +26,54 @@ class Gathered:
         self._places: list[Indices] = []
         self._stacked: list[Parameters] = []
         self._sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
+        self._unsettled: Callable[[], None] | None = None
 
     def add(self, places: Indices, trained: Parameters) -> None:
-        """Take the trained stack of the clients at these places, but what is not finite."""
-        question = self.question
-        trained, places = self._finite(places, trained)
-        self._places.append(places)
+        """Take the trained stack of the clients at these places, but what is not finite.
+
+        Sums are begun in the hope that all is, and begun again without what is not: so the device
+        need not wait for the host to look.
+        """
+        self._settle()
+        question, finite = self.question, stacks.finite_rows(trained)
         if self._sums is not None:
-            assert question.reduce is not None
-            self._sums.add(trained, question.reduce[places], self._samples(places))
-        elif isinstance(question, Train) and question.keep is not None:
+            before = self._sums.copy()
+            self._add_to(self._sums, places, trained)
+            self._unsettled = partial(self._settle_sums, before, places, trained, finite)
+            return
+        trained, places = self._finite(places, trained, finite())
+        self._places.append(places)
+        if isinstance(question, Train) and question.keep is not None:
             self.federation.memory.keep(question.keep, question.clients[places], trained)
         else:
             self._stacked.append(trained)
 
-    def _finite(self, places: Indices, trained: Parameters) -> tuple[Parameters, Indices]:
-        finite = stacks.finite_rows(trained)
+    def _add_to(self, sums: GroupSums, places: Indices, trained: Parameters) -> None:
+        assert self.question.reduce is not None
+        sums.add(trained, self.question.reduce[places], self._samples(places))
+
+    def _settle(self) -> None:
+        """Look whether what was added last was finite."""
+        if self._unsettled is not None:
+            self._unsettled()
+        self._unsettled = None
+
+    def _settle_sums(
+        self,
+        before: GroupSums,
+        places: Indices,
+        trained: Parameters,
+        finite: Callable[[], Flags],
+    ) -> None:
+        fine, kept = self._finite(places, trained, finite())
+        self._places.append(kept)
+        if len(kept) < len(places):
+            self._sums = before
+            self._add_to(self._sums, kept, fine)
+
+    def _finite(
+        self, places: Indices, trained: Parameters, finite: Flags
+    ) -> tuple[Parameters, Indices]:
         if finite.all():
             return trained, places
         names = ", ".join(map(str, self.question.clients[places[~finite]]))
@@ -53,6 +87,7 @@ class Gathered:
 
     def answer(self) -> Trained:
         """Return the answer, the clients in the order they were asked in."""
+        self._settle()
         question, memory = self.question, self.federation.memory
         places = np.concatenate(self._places) if self._places else np.zeros(0, dtype=np.int64)
         in_order = np.argsort(places)

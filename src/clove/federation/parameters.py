@@ -6,7 +6,8 @@ never changed in place: a function that changes one returns a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,11 +35,35 @@ def count(models: Parameters) -> int:
     return len(next(iter(models.values())))
 
 
+def upload(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Copy an array to the device, without waiting for what that is doing."""
+    tensor = torch.from_numpy(array)
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def download(tensor: Tensor) -> Callable[[], NDArray[Any]]:
+    """Set off a tensor's way to the host; return what waits for it, and for nothing after it."""
+    if not tensor.is_cuda:
+        return tensor.numpy
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
+
+    def wait() -> NDArray[Any]:
+        arrived.synchronize()
+        return host.numpy()
+
+    return wait
+
+
 def pick(models: Parameters, index: Indices) -> dict[str, Tensor]:
     """Return the stack of the models named by `index`, repeats allowed."""
     if not models:
         return {}
-    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=_device(models))
+    where = upload(np.asarray(index, dtype=np.int64), _device(models))
     return {name: tensor.index_select(0, where) for name, tensor in models.items()}
 
 
@@ -54,7 +79,7 @@ def repeat(model: Parameters, times: int) -> dict[str, Tensor]:
 
 def replace_rows(models: Parameters, index: Indices, rows: Parameters) -> dict[str, Tensor]:
     """Return the stack with the models named by `index` replaced by `rows`, in that order."""
-    where = torch.as_tensor(np.asarray(index, dtype=np.int64), device=_device(models))
+    where = upload(np.asarray(index, dtype=np.int64), _device(models))
     return {
         name: tensor.index_copy(0, where, rows[name].to(tensor)) for name, tensor in models.items()
     }
@@ -73,11 +98,11 @@ def model_bytes(models: Parameters) -> int:
     return sum(t[0].numel() * t.element_size() for t in models.values()) if count(models) else 0
 
 
-def finite_rows(models: Parameters) -> NDArray[np.bool_]:
-    """Say of each model of a stack whether all its numbers are finite."""
+def finite_rows(models: Parameters) -> Callable[[], NDArray[np.bool_]]:
+    """Find out of each model of a stack whether all its numbers are finite; wait for it later."""
     # Nought times a number is nought, unless the number is not finite.
     sums = [t.flatten(1).mul(0).sum(1) for t in models.values() if t.is_floating_point()]
-    return np.asarray((torch.stack(sums).sum(0) == 0).cpu().numpy(), dtype=np.bool_)
+    return download(torch.stack(sums).sum(0) == 0)
 
 
 def _device(models: Parameters) -> torch.device:
@@ -95,12 +120,18 @@ class GroupSums:
         self._sums: dict[str, Tensor] = {}
         self._kinds: dict[str, torch.dtype] = {}
 
+    def copy(self) -> GroupSums:
+        """Return the sums as they are now, whatever is added later."""
+        same = GroupSums(0)
+        same.weights, same._sums, same._kinds = self.weights.copy(), dict(self._sums), self._kinds
+        return same
+
     def add(self, models: Parameters, groups: Indices, weights: NDArray[np.float64]) -> None:
         """Add each model, times its weight, to its group."""
         table = np.zeros((len(self.weights), len(groups)))
         table[groups, np.arange(len(groups))] = weights
         self.weights += table.sum(1)
-        shares = torch.as_tensor(table, device=_device(models))
+        shares = upload(table, _device(models))
         # A matrix product adds in a fixed order on every device; scattered adds do not.
         with exact_products():
             for name, tensor in models.items():
@@ -112,8 +143,7 @@ class GroupSums:
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""
-        safe = torch.as_tensor(np.where(self.weights > 0, self.weights, 1.0))
-        safe = safe.to(_device(self._sums))
+        safe = upload(np.where(self.weights > 0, self.weights, 1.0), _device(self._sums))
         result = {}
         for name, total in self._sums.items():
             mean = total / safe.to(total.dtype).reshape(-1, *[1] * (total.dim() - 1))

@@ -45,14 +45,6 @@ class Pool:
         return np.arange(self.offsets[client], self.offsets[client + 1])
 
 
-def upload(array: np.ndarray[Any, Any], device: torch.device) -> Tensor:
-    """Copy an array to the device, without waiting for what that is doing."""
-    tensor = torch.from_numpy(array)
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
-
-
 def _pooled(
     arrays: Sequence[np.ndarray[Any, Any]],
     offsets: Indices,

@@ -8,12 +8,15 @@ below it differ only in how a group of clients trains and how models are run ove
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from clove import seeds
@@ -224,18 +227,27 @@ class Simulation(ABC):
 
     def answer(self, question: Question) -> Answer:
         """Answer a question as the clients would."""
+        return self.begin_answer(question)()
+
+    def begin_answer(self, question: Question) -> Callable[[], Answer]:
+        """Set to work on a question; return what waits for the device and gives the answer."""
         self.ask()
         # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
         with draws_from(seeds.integer(self.seed, "dropout", self.round, self._asked), self.device):
-            answer = self._answer(question)
-        self.ledger.count(question, answer)
-        return answer
+            rest = self._answer(question)
+
+        def finish() -> Answer:
+            answer = rest()
+            self.ledger.count(question, answer)
+            return answer
+
+        return finish
 
     def ask(self) -> None:
         """Count a question, on whose number in the round chance depends."""
         self._asked += 1
 
-    def _answer(self, question: Question) -> Answer:
+    def _answer(self, question: Question) -> Callable[[], Answer]:
         if isinstance(question, Evaluate):
             return self._evaluate(question)
         replying = self.replying(question.clients)
@@ -243,8 +255,9 @@ class Simulation(ABC):
             return self._losses(question, replying)
         if isinstance(question, Recall):
             clients = question.clients[replying]
-            return Recalled(clients, self.memory.assignments(clients))
-        return self._train(question, replying)
+            return partial(Recalled, clients, self.memory.assignments(clients))
+        trained = self._train(question, replying)
+        return lambda: trained
 
     def replying(self, clients: Indices) -> Indices:
         """Return the places of the clients that reply: stragglers are left out."""
@@ -255,23 +268,30 @@ class Simulation(ABC):
 
     # --------------------------------------------------------------------------------- losses
 
-    def _losses(self, question: Losses, replying: Indices) -> LossVectors:
+    def _losses(self, question: Losses, replying: Indices) -> Callable[[], LossVectors]:
         clients = question.clients[replying]
         rows = [self.train_pool.rows(client) for client in clients]
-        losses = self._loss_matrix(question, rows)
-        if question.unseen is not None:
-            self._measure_unseen(question, replying, losses)
-        return LossVectors(clients, losses)
+        matrix = self._loss_matrix(question, rows)
 
-    def _loss_matrix(self, question: Losses, rows: list[Indices]) -> Floats:
-        """Return the mean loss of each model on each client's rows, `[clients, models]`."""
+        def finish() -> LossVectors:
+            losses = matrix()
+            if question.unseen is not None:
+                self._measure_unseen(question, replying, losses)
+            return LossVectors(clients, losses)
+
+        return finish
+
+    def _loss_matrix(self, question: Losses, rows: list[Indices]) -> Callable[[], Floats]:
+        """Begin to measure the mean loss of each model on each client's rows."""
         models, statistics = question.models, question.batch_statistics
         if isinstance(models, Seeded):  # each is made when its turn comes, and then forgotten
             made = (self.seeded(models.seed, number) for number in range(models.count))
-            return np.stack([self._mean_losses(model, rows, statistics) for model in made], axis=1)
+            means = [self._mean_losses(model, rows, statistics) for model in made]
+            return lambda: np.stack(means, axis=1)
         if not rows:
-            return np.zeros((0, stacks.count(models)))
-        return segment_means(self.run_models(models, rows, self.train_pool, statistics), rows).T
+            return partial(np.zeros, (0, stacks.count(models)))
+        losses = stacks.download(self.run_models(models, rows, self.train_pool, statistics))
+        return lambda: segment_means(losses(), rows).T
 
     def run_models(
         self, models: Parameters, rows: list[Indices], pool: Pool, batch_statistics: int = 0
@@ -295,7 +315,7 @@ class Simulation(ABC):
         if not rows:
             return np.zeros(0)
         losses, _ = self.run_samples(model, rows, self.train_pool, batch_statistics)
-        return segment_means(losses, rows)
+        return segment_means(losses.cpu().numpy(), rows)
 
     def _measure_unseen(self, question: Losses, replying: Indices, losses: Floats) -> None:
         """Measure a client's loss on its own probe again, on data the probe has not seen."""
@@ -389,51 +409,51 @@ class Simulation(ABC):
 
     # ------------------------------------------------------------------------------ evaluation
 
-    def _evaluate(self, question: Evaluate) -> Scores:
+    def _evaluate(self, question: Evaluate) -> Callable[[], Scores]:
         pool = self.test_pool if question.split == "test" else self.train_pool
-        clients, index = question.clients, question.index
-        if isinstance(question.models, Kept):
-            clients = clients[self.memory.has(question.models.name, clients)]
-            return self._evaluate_kept(question.models.name, clients, pool)
-        if index is None:
+        clients, index, models = question.clients, question.index, question.models
+        if isinstance(models, Kept):
+            clients = clients[self.memory.has(models.name, clients)]
+            index = np.arange(len(clients))
+            models = self.memory.kept(models.name, clients) if len(clients) else {}
+        elif index is None:
             index = self.memory.assignments(clients)
             clients, index = clients[index >= 0], index[index >= 0]
+        assert index is not None
         order = np.argsort(index, kind="stable")
         rows = [pool.rows(client) for client in clients[order]]
-        parts = []
-        for model in np.unique(index):
-            own = [rows[place] for place in np.flatnonzero(index[order] == model)]
-            parts.append(self.run_samples(stacks.one(question.models, int(model)), own, pool))
-        return self._scores(clients[order], rows, parts).pick(np.argsort(order))
-
-    def _evaluate_kept(self, name: str, clients: Indices, pool: Pool) -> Scores:
-        """Run each client's own model over its own samples."""
-        rows = [pool.rows(client) for client in clients]
-        parts = self.run_own(self.memory.kept(name, clients), rows, pool) if len(rows) else []
-        return self._scores(clients, rows, parts)
+        used, first = np.unique(index[order], return_index=True)
+        own = [rows[a:b] for a, b in pairwise([*first, len(rows)])]
+        parts = self.run_own(stacks.pick(models, used), own, pool)
+        scores = self._scores(clients[order], rows, parts)
+        return lambda: scores().pick(np.argsort(order))
 
     def run_own(
-        self, models: Parameters, rows: list[Indices], pool: Pool
+        self, models: Parameters, rows: list[list[Indices]], pool: Pool
     ) -> list[tuple[Tensor, Tensor | None]]:
-        """Run each model of a stack over its own rows; return losses and correctness of each."""
+        """Run each model of a stack over its own clients' rows; return what comes of each."""
         return [
-            self.run_samples(stacks.one(models, place), [own], pool)
-            for place, own in enumerate(rows)
+            self.run_samples(stacks.one(models, place), own, pool) for place, own in enumerate(rows)
         ]
 
     def _scores(
         self, clients: Indices, rows: list[Indices], parts: list[tuple[Tensor, Tensor | None]]
-    ) -> Scores:
-        """Return scores from what came of the clients' samples, in one trip from the device."""
+    ) -> Callable[[], Scores]:
+        """Make scores of what came of the clients' samples, in one trip from the device."""
         rated = self.task.correct is not None
         if not parts:
-            return Scores(clients, np.zeros(0), np.zeros(0) if rated else None)
+            return partial(Scores, clients, np.zeros(0), np.zeros(0) if rated else None)
         found = torch.cat([loss for loss, _ in parts])[None]
         if rated:
             right = torch.cat([correct for _, correct in parts if correct is not None])
             found = torch.cat([found, right.to(found.dtype)[None]])
-        means = segment_means(found, rows)
-        return Scores(clients, means[0], means[1] if rated else None)
+        coming = stacks.download(found)
+
+        def finish() -> Scores:
+            means = segment_means(coming(), rows)
+            return Scores(clients, means[0], means[1] if rated else None)
+
+        return finish
 
     # -------------------------------------------------------------------------------- samples
 
@@ -459,9 +479,9 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
-def segment_means(values: Tensor, rows: list[Indices]) -> Floats:
+def segment_means(values: NDArray[Any], rows: list[Indices]) -> Floats:
     """Return the mean over each client's samples (the last axis), added up in double precision."""
     sizes = np.array([len(own) for own in rows])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    sums = np.add.reduceat(values.cpu().numpy(), starts, axis=-1, dtype=np.float64)
+    sums = np.add.reduceat(values, starts, axis=-1, dtype=np.float64)
     return np.asarray(sums / sizes, dtype=np.float64)

@@ -133,7 +133,7 @@ class Convolution(Layer):
         """Convolve with these filters."""
         clients = len(weight)
         if x.at is None or clients == 1:
-            return self._shared(weight, bias, x)
+            return self._shared(weight, bias, x, tape)
         kernel = self.evaluation_kernel if tape.weight is None else self.kernel
         if kernel == "one by one":
             return self._one_by_one(weight, bias, x.front())
@@ -151,9 +151,11 @@ class Convolution(Layer):
             x, weight, bias, module.stride, module.padding, module.dilation, groups=groups
         )
 
-    def _shared(self, weight: Tensor, bias: Tensor | None, x: Spread) -> Spread:
+    def _shared(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
         """Convolve images that are everybody's: all filters are those of one convolution."""
         images = x.tensor if x.at is None else x.tensor.squeeze(x.at)
+        if tape.weight is None and self.evaluation_kernel == "channels-last":
+            images = images.contiguous(memory_format=torch.channels_last)
         y = self._plain(images, weight.flatten(0, 1), _flat(bias))
         return Spread(_split(y, 1, (len(weight), -1)), 1)
 

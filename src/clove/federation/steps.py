@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 
 from clove.federation import parameters as stacks
+from clove.federation.graphs import capture
 from clove.federation.optimizer import Optimizer
-from clove.federation.parameters import Indices, Parameters
-from clove.federation.pool import upload
+from clove.federation.parameters import Indices, Parameters, upload
 from clove.federation.simulation import Work
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 MOST_GRAPHS = 16
-WARM_UP = 3  # runs before a capture, in which libraries choose kernels and allocate
 
 
 class GroupTraining:
@@ -78,11 +77,11 @@ class GroupTraining:
                 for name, tensor in self.stack.items():
                     done = slice(active[at + 1], active[at])
                     result[name][done] = tensor[done]
-        back = torch.as_tensor(np.argsort(order), device=self.index.device)
+        back = upload(np.argsort(order), self.index.device)
         return {name: t[back] for name, t in result.items()}
 
     def _begin(self, work: Work, order: Indices) -> None:
-        where = torch.as_tensor(order, device=self.index.device)
+        where = upload(order, self.index.device)
         for name, tensor in self.stack.items():
             tensor.copy_(work.starts[name][where])
         extras, shared = client_extras(work, order)
@@ -136,33 +135,16 @@ class GroupTraining:
     def _capture(self, key: tuple[int, int, bool]) -> None:
         """Record a step. What the trial runs change is put back; if it cannot be, do without."""
         kept = [t.clone() for t in self._changing()]
-        random = torch.cuda.get_rng_state(self.index.device)
-        graph, side = torch.cuda.CUDAGraph(), _side_stream(self.index.device)
-        side.wait_stream(torch.cuda.current_stream())
-        try:
-            with torch.cuda.stream(side):
-                for _ in range(WARM_UP):
-                    self._advance(*key)
-            torch.cuda.current_stream().wait_stream(side)
-            with torch.cuda.graph(graph, pool=self._memory):
-                self._advance(*key)
-            self._memory = graph.pool()
-            self.graphs[key] = graph
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:  # some kernel looks at the host: this network runs step by step
-            torch.cuda.synchronize()
+        graph = capture(lambda: self._advance(*key), self.index.device, self._memory)
+        if graph is None:  # some kernel looks at the host: this network runs step by step
             self.captures = False
-        torch.cuda.set_rng_state(random, self.index.device)
+        else:
+            self._memory, self.graphs[key] = graph.pool(), graph
         for tensor, before in zip(self._changing(), kept, strict=True):
             tensor.copy_(before)
 
     def _changing(self) -> list[Tensor]:
         return [*self.stack.values(), *self.optimizer.state]
-
-
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def client_extras(work: Work, order: Indices) -> tuple[Parameters, Parameters]:

@@ -6,8 +6,9 @@ itself (but for rounding, and for dropout, which draws for the whole stack).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -46,6 +47,7 @@ def join(federations: Sequence[Vectorized]) -> None:
     A federation that takes all its clients at once takes all of everybody's, as far as they fit.
     """
     for one in federations:
+        one.forget_steps()  # which were captured on samples of its own
         if one.group_size >= one.clients:
             one.group_size = max(one.group_size, one.most_at_once)
     for which in ("train_pool", "test_pool"):
@@ -59,13 +61,17 @@ def join(federations: Sequence[Vectorized]) -> None:
             first += int(pool.sizes.sum())
 
 
-def answer_together(
+def begin_answers(
     federations: Sequence[Vectorized], questions: Sequence[Question]
-) -> list[Answer]:
-    """Answer a question of each federation; where all ask for training, as one stack."""
+) -> list[Callable[[], Answer]]:
+    """Set to work on a question of each federation; where all ask for training, as one stack.
+
+    What is returned waits for the device and gives each its answer: while one run's server works on
+    its answer, the device works on the others'.
+    """
     if len(questions) > 1 and _alike(questions):
-        return list(_trained(federations, [q for q in questions if isinstance(q, Train)]))
-    return [one.answer(question) for one, question in zip(federations, questions, strict=True)]
+        return _trained(federations, [q for q in questions if isinstance(q, Train)])
+    return [one.begin_answer(q) for one, q in zip(federations, questions, strict=True)]
 
 
 def _alike(questions: Sequence[Question]) -> bool:
@@ -88,7 +94,9 @@ class Part:
     places: Indices
 
 
-def _trained(federations: Sequence[Vectorized], questions: Sequence[Train]) -> list[Answer]:
+def _trained(
+    federations: Sequence[Vectorized], questions: Sequence[Train]
+) -> list[Callable[[], Answer]]:
     lead = federations[0]
     for one in federations:
         one.ask()
@@ -107,10 +115,16 @@ def _trained(federations: Sequence[Vectorized], questions: Sequence[Train]) -> l
                 continue
             for part, own in zip(parts, _split(trained, works), strict=True):
                 gathered[part.number].add(part.places, own)
-    answers: list[Answer] = [one.answer() for one in gathered]
-    for one, question, answer in zip(federations, questions, answers, strict=True):
-        one.ledger.count(question, answer)
-    return answers
+    return [
+        partial(_counted, one, question, own)
+        for one, question, own in zip(federations, questions, gathered, strict=True)
+    ]
+
+
+def _counted(federation: Vectorized, question: Train, gathered: Gathered) -> Answer:
+    answer = gathered.answer()
+    federation.ledger.count(question, answer)
+    return answer
 
 
 def _groups(federations: Sequence[Vectorized], questions: Sequence[Train]) -> list[list[Part]]:

@@ -22,10 +22,11 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
+from clove.federation.forwards import Forwards, Found
 from clove.federation.learner import NetworkLearner
 from clove.federation.norm import Tape, always_by_batch, taped
 from clove.federation.parameters import Indices, Parameters
-from clove.federation.pool import Pool, upload
+from clove.federation.pool import Pool
 from clove.federation.precision import networks_in
 from clove.federation.questions import Objective, Train
 from clove.federation.simulation import Simulation, StepBatch, Work, is_out_of_memory
@@ -34,8 +35,7 @@ from clove.federation.steps import GroupTraining, client_extras
 from clove.tasks import Task
 
 EVALUATION_BATCH = {"cpu": 512, "cuda": 16384}  # what the caches like, and a GPU
-SHARED = {"cpu": 512, "cuda": 65536}  # samples times models, where several run at once
-LEAST_CHUNK = {"cpu": 256, "cuda": 2048}
+LEAST_CHUNK = 256
 KEPT_TRAININGS = 3  # sizes of group whose captured steps are kept
 
 
@@ -55,6 +55,7 @@ class Vectorized(Simulation):
         self.by_batch = always_by_batch(self.network)
         self.group_size = group_size
         self.most_at_once = 0  # what fits in memory, where that is known
+        self.forwards = Forwards(self)
         self._trainings: dict[Any, GroupTraining] = {}
 
     def groups(self, places: Indices, sizes: Indices) -> Iterator[Indices]:
@@ -94,8 +95,9 @@ class Vectorized(Simulation):
         return training
 
     def forget_steps(self) -> None:
-        """Forget captured steps: what they consist of has changed."""
+        """Forget captured steps and runs: what they consist of has changed."""
         self._trainings.clear()
+        self.forwards.forget()
 
     def gradient_group(self, work: Work) -> Parameters:
         """Add up gradients over all batches, each weighted by its samples."""
@@ -202,46 +204,54 @@ class Vectorized(Simulation):
         self, models: Parameters, rows: list[Indices], pool: Pool
     ) -> tuple[Tensor, Tensor | None]:
         """Run models over samples they share; return losses and correctness, a row a model."""
-        self.one.eval()
-        losses, correct = [], []
-        for part in self._chunks(rows, stacks.count(models)):
-            batch = self.batch(self._rows(part), pool.x.new_ones(1), pool)
-            outputs = self._outputs(models, batch.x, None)[:, : len(part)]
-            targets = batch.y[: len(part)]
-            targets = targets.expand(len(outputs), *targets.shape).flatten(0, 1)
-            several = outputs.shape[:2]
-            losses.append(self.task.loss(outputs.flatten(0, 1), targets).view(several))
-            if self.task.correct is not None:
-                right = self.task.correct(outputs.flatten(0, 1), targets)
-                correct.append(right.view(several))
-        return torch.cat(losses, 1), torch.cat(correct, 1) if correct else None
+        if self.device.type == "cuda" and not self.by_batch:
+            return self.forwards.shared(models, np.concatenate(rows), pool)
+        parts = [
+            self.measure(models, self._rows(part), pool)
+            for part in self._chunks(rows, stacks.count(models))
+        ]
+        correct = [right for _, right in parts if right is not None]
+        return torch.cat([loss for loss, _ in parts], 1), torch.cat(correct, 1) if correct else None
 
-    def _outputs(self, models: Parameters, x: Tensor, at: int | None) -> Tensor:
-        """Return what each model of a stack makes of the samples, models first."""
+    def run_own(self, models: Parameters, rows: list[list[Indices]], pool: Pool) -> list[Found]:
+        """Run each model over its own clients' rows: on a GPU all at once where that is cheaper."""
+        if self.device.type == "cuda" and not self.by_batch and rows:
+            found = self.forwards.own(models, [np.concatenate(own) for own in rows], pool)
+            if found is not None:
+                return found
+        return super().run_own(models, rows, pool)
+
+    @torch.no_grad()
+    def measure(self, models: Parameters, rows: Tensor | slice, pool: Pool) -> Found:
+        """Run models over rows they share, or over a row of rows each."""
+        self.one.eval()
+        at = self.axis if isinstance(rows, Tensor) and rows.dim() == 2 else None
+        if isinstance(rows, Tensor) and at == 1:
+            rows = rows.T
+        batch = self.batch(rows, pool.x.new_ones(1), pool)
         with self.said_plainly(), networks_in(self.precision, self.device):
-            return self.stack(models, x, at).front().to(self.dtype)
+            outputs = self.stack(models, batch.x, at).front().to(self.dtype)
+        several, y = outputs.shape[:2], batch.y
+        y = y.expand(len(outputs), *y.shape) if at is None else y.movedim(at, 0)
+        outputs, targets = outputs.flatten(0, 1), y.flatten(0, 1)
+        losses = self.task.loss(outputs, targets).view(several)
+        if self.task.correct is None:
+            return losses, None
+        return losses, self.task.correct(outputs, targets).view(several)
 
     def _rows(self, part: Indices) -> Tensor | slice:
-        """Return rows as an index; where they follow each other a slice, which copies nothing.
-
-        A GPU's libraries choose (or compile) kernels anew for every number of rows they meet, so an
-        index is filled up to one of a few lengths there.
-        """
+        """Return rows as an index; where they follow each other a slice, which copies nothing."""
         first, last = int(part[0]), int(part[-1])
         if last - first + 1 == len(part) and bool(np.all(np.diff(part) == 1)):
             return slice(first, last + 1)
-        if self.device.type == "cuda" and not self.by_batch:
-            part = np.resize(part, _round_length(len(part)))
-        return upload(part, self.device)
+        return torch.as_tensor(part, device=self.device)
 
     def _chunks(self, rows: list[Indices], models: int = 1) -> list[Indices]:
-        """Cut samples into large chunks, across clients unless a sample's neighbours matter."""
+        """Cut samples into chunks, across clients unless a sample's neighbours matter."""
         if self.by_batch:
             return [part for own in rows for part in consecutive(own, EVALUATION_BATCH["cpu"])]
-        most, least = EVALUATION_BATCH[self.device.type], LEAST_CHUNK[self.device.type]
-        return consecutive(
-            np.concatenate(rows), min(most, max(SHARED[self.device.type] // models, least))
-        )
+        size = max(EVALUATION_BATCH["cpu"] // models, LEAST_CHUNK)
+        return consecutive(np.concatenate(rows), size)
 
     def _run_by_batches(
         self, model: Parameters, rows: list[Indices], pool: Pool, size: int
@@ -325,12 +335,6 @@ def run_one(
         return outputs
     finally:
         tape.weight, tape.updates = before
-
-
-def _round_length(length: int) -> int:
-    """Return the next of 64, 96, 128, 192, 256, ...: at most half as much again."""
-    power = 1 << max(int(length - 1).bit_length(), 6)
-    return power * 3 // 4 if length <= power * 3 // 4 else power
 
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:

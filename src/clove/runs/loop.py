@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil, isfinite
 from typing import Any
 
@@ -19,7 +20,7 @@ from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, 
 from clove.federation.parameters import Indices
 from clove.federation.precision import kernels_of
 from clove.federation.questions import Gradients, Question, Train
-from clove.federation.together import answer_together, join
+from clove.federation.together import begin_answers, join
 from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
 
@@ -66,12 +67,16 @@ class Stopwatch:
         self.seconds = dict.fromkeys(["losses", "training", "evaluation", "server"], 0.0)
         self._last = time.perf_counter()
 
-    def lap(self, question: Question | None = None, shared_by: int = 1) -> None:
+    def lap(self, question: Question | None = None) -> None:
         """Add the time since the last lap: to a question's phase, else to the server's."""
         now = time.perf_counter()
         phase = "server" if question is None else PHASES.get(type(question), "server")
-        self.seconds[phase] += (now - self._last) / shared_by
+        self.seconds[phase] += now - self._last
         self._last = now
+
+    def add(self, question: Question, seconds: float) -> None:
+        """Add time to a question's phase."""
+        self.seconds[PHASES.get(type(question), "server")] += seconds
 
     def skip(self) -> None:
         """Leave out the time since the last lap: it was another run's."""
@@ -156,24 +161,22 @@ def _one_round_together(progresses: Sequence[Progress], federations: list[Vector
     """Let every run go on until it asks, and answer all their questions at once."""
     watches = [Stopwatch() for _ in progresses]
     asking = [_round(progress) for progress in progresses]
-    replies: list[Any] = [None] * len(asking)
-    going = list(range(len(asking)))
-    while going:
+    asked: dict[int, Question | None] = dict.fromkeys(range(len(asking)))
+    answers: list[Callable[[], Any]] = [lambda: None] * len(asking)
+    while asked:
         questions: dict[int, Question] = {}
-        for number in going:
+        for (number, question), answer in zip(asked.items(), answers, strict=True):
             watches[number].skip()
+            reply = answer()
+            watches[number].lap(question)
             with suppress(StopIteration):
-                questions[number] = asking[number].send(replies[number])
+                questions[number] = asking[number].send(reply)
             watches[number].lap()
-        going = list(questions)
-        if not going:
-            break
-        for number in going:
-            watches[number].skip()
-        answers = answer_together([federations[n] for n in going], list(questions.values()))
-        for number, answer in zip(going, answers, strict=True):
-            replies[number] = answer
-            watches[number].lap(questions[number], shared_by=len(going))
+        start = time.perf_counter()
+        answers = begin_answers([federations[n] for n in questions], list(questions.values()))
+        for number, question in questions.items():
+            watches[number].add(question, (time.perf_counter() - start) / len(questions))
+        asked = dict(questions)
     for progress, watch in zip(progresses, watches, strict=True):
         _note_times(progress, watch)
 
@@ -250,4 +253,9 @@ def plain(value: Any) -> Any:
 
 
 def _ari(groups: Indices, assignment: Indices) -> float:
+    return _known_ari(tuple(groups.tolist()), tuple(assignment.tolist()))
+
+
+@lru_cache(maxsize=64)  # once stable, the same question comes every round
+def _known_ari(groups: tuple[int, ...], assignment: tuple[int, ...]) -> float:
     return float(adjusted_rand_score(groups, assignment))

@@ -1,0 +1,42 @@
+"""Recording work on a GPU, so that one call replays all its kernels on the tensors they ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+WARM_UP = 3  # runs before a capture, in which libraries choose kernels and allocate
+
+
+def capture(
+    work: Callable[[], object], device: torch.device, memory: Any = None
+) -> torch.cuda.CUDAGraph | None:
+    """Record what `work` does to tensors that stay where they are, in a graph's `memory` if given.
+
+    None where it cannot be recorded, because something in it looks at the host. The work is done a
+    few times on the way; random generators are as they were before.
+    """
+    random = torch.cuda.get_rng_state(device)
+    graph, side = torch.cuda.CUDAGraph(), _side_stream(device)
+    side.wait_stream(torch.cuda.current_stream())
+    try:
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph, pool=memory):
+            work()
+        return graph
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+    finally:
+        torch.cuda.set_rng_state(random, device)
+
+
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
