@@ -147,7 +147,7 @@ def random_orders(key: int, clients: Indices, sizes: Indices, epochs: int) -> In
     by_epoch = _hashed(own, np.arange(epochs)[:, None])
     keys = _hashed(by_epoch[:, :, None], np.arange(sizes.max()))
     keys[:, np.arange(sizes.max()) >= sizes[:, None]] = np.iinfo(np.uint64).max  # padding is last
-    return np.argsort(keys, axis=2, kind="stable")
+    return np.argsort(keys, axis=2)  # of keys that are all different, but for padding
 
 
 def _hashed(key: NDArray[np.uint64] | np.uint64, number: Indices) -> NDArray[np.uint64]:

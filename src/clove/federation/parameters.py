@@ -95,14 +95,14 @@ def move(models: Parameters, device: torch.device, dtype: torch.dtype) -> dict[s
 
 def model_bytes(models: Parameters) -> int:
     """Return the size of one model of a stack."""
-    return sum(t[0].numel() * t.element_size() for t in models.values()) if count(models) else 0
+    return sum(_size(t) * t.element_size() for t in models.values()) if count(models) else 0
 
 
 def finite_rows(models: Parameters) -> Callable[[], NDArray[np.bool_]]:
     """Find out of each model of a stack whether all its numbers are finite; wait for it later."""
     # Nought times a number is nought, unless the number is not finite.
-    sums = [t.flatten(1).mul(0).sum(1) for t in models.values() if t.is_floating_point()]
-    return download(torch.stack(sums).sum(0) == 0)
+    kinds = [flat for kind, flat in _flat(models).items() if kind.is_floating_point]
+    return download(torch.stack([flat.mul(0).sum(1) for flat in kinds]).sum(0) == 0)
 
 
 def _device(models: Parameters) -> torch.device:
@@ -112,18 +112,19 @@ def _device(models: Parameters) -> torch.device:
 class GroupSums:
     """Weighted sums of models per group, added up stack by stack.
 
-    So the average of a thousand clients never needs a thousand models in memory.
+    So the average of a thousand clients never needs a thousand models in memory. Sums are one
+    matrix for each type of number: a few large operations instead of many small ones.
     """
 
     def __init__(self, groups: int) -> None:
         self.weights = np.zeros(groups)
-        self._sums: dict[str, Tensor] = {}
-        self._kinds: dict[str, torch.dtype] = {}
+        self._like: Parameters = {}  # a model, for names, shapes and types
+        self._sums: dict[torch.dtype, Tensor] = {}
 
     def copy(self) -> GroupSums:
         """Return the sums as they are now, whatever is added later."""
         same = GroupSums(0)
-        same.weights, same._sums, same._kinds = self.weights.copy(), dict(self._sums), self._kinds
+        same.weights, same._sums, same._like = self.weights.copy(), dict(self._sums), self._like
         return same
 
     def add(self, models: Parameters, groups: Indices, weights: NDArray[np.float64]) -> None:
@@ -132,21 +133,47 @@ class GroupSums:
         table[groups, np.arange(len(groups))] = weights
         self.weights += table.sum(1)
         shares = upload(table, _device(models))
+        self._like = {name: tensor[:1] for name, tensor in models.items()}
         # A matrix product adds in a fixed order on every device; scattered adds do not.
         with exact_products():
-            for name, tensor in models.items():
-                kind = tensor.dtype if tensor.is_floating_point() else torch.float64
-                flat = tensor.to(kind).reshape(len(groups), tensor.shape[1:].numel())
-                total = (shares.to(kind) @ flat).reshape(-1, *tensor.shape[1:])
-                self._kinds[name] = tensor.dtype
-                self._sums[name] = self._sums[name] + total if name in self._sums else total
+            for kind, flat in _flat(models).items():
+                exact = kind if kind.is_floating_point else torch.float64
+                total = shares.to(exact) @ flat.to(exact)
+                self._sums[kind] = self._sums[kind] + total if kind in self._sums else total
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""
-        safe = upload(np.where(self.weights > 0, self.weights, 1.0), _device(self._sums))
-        result = {}
-        for name, total in self._sums.items():
-            mean = total / safe.to(total.dtype).reshape(-1, *[1] * (total.dim() - 1))
-            kind = self._kinds[name]
-            result[name] = mean if kind.is_floating_point else mean.round().to(kind)
-        return result
+        device = _device(self._like)
+        safe = upload(np.where(self.weights > 0, self.weights, 1.0)[:, None], device)
+        means = {}
+        for kind, total in self._sums.items():
+            mean = total / safe.to(total.dtype)
+            means[kind] = mean if kind.is_floating_point else mean.round().to(kind)
+        return _unflat(means, self._like)
+
+
+def _flat(models: Parameters) -> dict[torch.dtype, Tensor]:
+    """Return a stack as one matrix `[models, numbers]` for each type of number."""
+    rows = count(models)
+    kinds = dict.fromkeys(tensor.dtype for tensor in models.values())
+    return {
+        kind: torch.cat([t.reshape(rows, _size(t)) for t in models.values() if t.dtype == kind], 1)
+        for kind in kinds
+    }
+
+
+def _unflat(flat: Mapping[torch.dtype, Tensor], like: Parameters) -> dict[str, Tensor]:
+    """Return matrices as the stack of models they are of, each shaped as those in `like`."""
+    parts = {
+        kind: iter(torch.split(whole, [_size(t) for t in like.values() if t.dtype == kind], 1))
+        for kind, whole in flat.items()
+    }
+    return {
+        name: next(parts[t.dtype]).reshape(-1, *t.shape[1:]).contiguous()
+        for name, t in like.items()
+    }
+
+
+def _size(tensor: Tensor) -> int:
+    """Return how many numbers a model has in this tensor of a stack."""
+    return tensor.shape[1:].numel()
