@@ -42,22 +42,18 @@ def test_shared_samples_in_one_run_or_in_parts(name, most, monkeypatch):
             close((losses[at], None if correct is None else correct[at]), alone)
 
 
+@pytest.mark.parametrize("few", [2048, 10])
 @pytest.mark.parametrize("most", [65536, 40])
+@pytest.mark.parametrize("clients", [(4, 1, 3), (2, 1, 2)])
 @pytest.mark.parametrize("name", WORLDS)
-def test_each_model_on_samples_of_its_own(name, most, monkeypatch):
+def test_each_model_on_samples_of_its_own(name, clients, most, few, monkeypatch):
     monkeypatch.setattr(module, "MOST", most)
+    monkeypatch.setattr(module, "FEW_ROWS", few)
     engine, models = engine_of(name)
-    rows = [engine.train_pool.rows(client) for client in (4, 1, 3)]
+    rows = [engine.train_pool.rows(client) for client in clients]
     found = engine.forwards.own(models, rows, engine.train_pool)
     for at, one in enumerate(found):
         close(one, engine.run_samples(stacks.one(models, at), [rows[at]], engine.train_pool))
-
-
-def test_samples_too_unequal_are_not_one_table():
-    engine, models = engine_of("mlp")
-    rows = [engine.train_pool.rows(client) for client in (2, 1, 2)]
-    assert engine.forwards.own(models, rows, engine.train_pool) is None
-    assert engine.forwards.own(models, [rows[0], rows[0][:0], rows[0]], engine.train_pool) is None
 
 
 @relaxed

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 MOST = 65536  # samples times models in one run
 SHARE = 0.125  # of the free memory that one run may fill with activations
-KEPT = 8  # shapes whose captured runs are kept
+KEPT = 32  # shapes whose captured runs are kept
+FEW_ROWS = 2048  # of a model: with more, a run of its own keeps the device as busy
 LARGEST_CAPTURED = 2**28  # bytes of models: larger stacks run as they are
 LITTLE_PADDING = 1.5  # samples of all models as padded, over those there are
 
@@ -46,12 +47,15 @@ class Forwards:
         index = np.resize(rows, -(-len(rows) // length) * length)
         return self._run(models, upload(index, self.engine.device), length, len(rows), pool)
 
-    def own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found] | None:
-        """Run each model over its own rows; None where they are too unequal to be one table."""
+    def own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
+        """Run each model over its own rows: as one table where they are few and nearly equal."""
         sizes = [len(own) for own in rows]
         most, number = max(sizes), len(rows)
-        if min(sizes) == 0 or number * most > LITTLE_PADDING * sum(sizes):
-            return None
+        if most > FEW_ROWS or number * most > LITTLE_PADDING * sum(sizes):
+            return [
+                self._alone(stacks.pick(models, np.array([at])), own, pool)
+                for at, own in enumerate(rows)
+            ]
         length = self._length(most, number)
         width = -(-most // length) * length
         index = np.stack([np.resize(own, width) for own in rows])
@@ -60,6 +64,10 @@ class Forwards:
             (losses[at, :size], None if correct is None else correct[at, :size])
             for at, size in enumerate(sizes)
         ]
+
+    def _alone(self, model: Parameters, rows: Indices, pool: Pool) -> Found:
+        losses, correct = self.shared(model, rows, pool)
+        return losses[0], None if correct is None else correct[0]
 
     def forget(self) -> None:
         """Forget captured runs: what they consist of has changed."""
