@@ -161,7 +161,7 @@ def test_a_setting_is_given_once(command: tuple[str, ...]) -> None:
     assert not Path("mine").exists()
 
 
-@pytest.mark.parametrize("name", ["algorithm", "algorithms", "seeds", "out", "watch"])
+@pytest.mark.parametrize("name", ["algorithm", "algorithms", "seeds", "out", "ray", "watch"])
 def test_what_a_comparison_has_options_for_is_not_set(name: str) -> None:
     said = fails("compare", "--algorithms", "fedavg", "--set", f"{name}=2", "--out", "mine")
     assert f"{name} cannot be given by --set in a comparison" in said
@@ -246,6 +246,19 @@ def test_ctrl_c_leaves_something_to_resume_and_says_how(
     resumed = json.loads(works("resume", "mine", "--json").stdout)
     runs = resumed["runs"] if command == "compare" else [resumed]
     assert [run["rounds"] for run in runs] == [2] * len(runs)
+
+
+def test_a_single_run_is_not_spread_over_a_cluster() -> None:
+    works("run", *QUICK, "--out", "mine")
+    assert "--ray spreads the runs of a comparison: mine holds none" in fails(
+        *("resume", "mine", "--ray", "local")
+    )
+
+
+def test_a_cluster_that_cannot_be_joined_is_an_error_before_anything_is_written() -> None:
+    said = fails("compare", "--algorithms", "fedavg", "--ray", "nowhere", "--out", "mine")
+    assert "--ray takes local, auto, or HOST:PORT" in said
+    assert not Path("mine").exists()
 
 
 def test_ctrl_c_before_anything_is_written_promises_nothing(

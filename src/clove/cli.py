@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,12 @@ OwnClients = Annotated[
     typer.Option(help="Your own clients: a folder with a file each, or one table."),
 ]
 DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Spread the runs over a Ray cluster: local, auto or HOST:PORT."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Set = Annotated[
@@ -132,6 +139,7 @@ def compare(
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the comparison.")
     ] = None,
+    ray: Ray = None,
     as_json: Json = False,
     quiet: Quiet = False,
     set_: Set = None,
@@ -148,14 +156,17 @@ def compare(
         what = f"{named.get('dataset', 'digits')}-{named.get('mixing', 'label-skew-1')}"
         what = "own-clients" if named.get("clients") else what
         home = out_folder or free_folder(f"compare-{what}")
-        with resumable(home):
-            comparison = run_comparison(methods, seeds=seeds, out=home, watch=live.update, **named)
+        with resumable(home), redirect_stdout(sys.stderr):  # where Ray's remarks belong
+            comparison = run_comparison(
+                methods, seeds=seeds, out=home, watch=live.update, ray=ray, **named
+            )
     _show(comparison.summaries, home, as_json, several=True)
 
 
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
+    ray: Ray = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -165,8 +176,11 @@ def resume(
         from clove.runs.compare import is_comparison, resume_comparison
 
         several = is_comparison(folder)
+        if ray is not None and not several:
+            raise CloveError(f"--ray spreads the runs of a comparison: {folder} holds none")
         if several:
-            summaries = resume_comparison(folder, watch=live.update).summaries
+            with redirect_stdout(sys.stderr):  # where Ray's remarks belong
+                summaries = resume_comparison(folder, watch=live.update, ray=ray).summaries
         else:
             result = resume_run(folder, watch=lambda p: live.update(*_whose(p), p))
             summaries = [result.summary()]
@@ -254,7 +268,7 @@ def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) ->
 def _refuse_own_options(pairs: list[str] | None) -> None:
     """Refuse in --set what `compare` takes as options, and names that are no settings."""
     for name, _ in map(pair, pairs or []):
-        if name in ("algorithm", "algorithms", "seeds", "out", "watch"):
+        if name in ("algorithm", "algorithms", "seeds", "out", "ray", "watch"):
             option = "--algorithms" if name.startswith("algorithm") else f"--{name}"
             hint = "" if name == "watch" else f": use {option}"
             raise CloveError(f"{name} cannot be given by --set in a comparison{hint}")

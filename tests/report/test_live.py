@@ -26,10 +26,8 @@ def progress(round_: int) -> Any:
     return SimpleNamespace(
         round=round_,
         records=[RECORD] * round_,
-        prepared=SimpleNamespace(
-            choice=SimpleNamespace(engine="vectorized", reason=REASON),
-            settings=SimpleNamespace(device="cpu", rounds=20),
-        ),
+        choice=SimpleNamespace(engine="vectorized", reason=REASON),
+        settings=SimpleNamespace(device="cpu", rounds=20),
     )
 
 

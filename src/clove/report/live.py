@@ -60,17 +60,14 @@ class Live:
         self._progress.update(bar, completed=run.round, news=news(run.records[-1]))
 
     def _begin(self, algorithm: str, seed: int, run: Any) -> TaskID:
-        prepared = run.prepared
-        choice = prepared.choice
-        words = f"{choice.engine} engine on {prepared.settings.device}: {choice.reason}"
+        settings, choice = run.settings, run.choice
+        words = f"{choice.engine} engine on {settings.device}: {choice.reason}"
         if not self._quiet and words not in self._said:
             self._said.add(words)
             self._progress.console.print(
                 words, style="dim", markup=False, highlight=False, soft_wrap=True
             )
-        bar = self._progress.add_task(
-            f"{algorithm} {seed}", total=prepared.settings.rounds, news=""
-        )
+        bar = self._progress.add_task(f"{algorithm} {seed}", total=settings.rounds, news="")
         self._bars[algorithm, seed] = bar
         return bar
 

@@ -14,7 +14,7 @@ from clove.federation.parameters import move
 from clove.federation.together import can_join
 from clove.runs.build import Clients, Prepared, gather_clients, prepare, threads_restored
 from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
-from clove.runs.loop import Progress, Watcher, begin, run_rounds, run_rounds_together
+from clove.runs.loop import Progress, Watcher, begin, run_rounds
 from clove.runs.made import settings_text
 from clove.runs.result import Result, finish
 from clove.runs.settings import Settings, for_own_clients, from_names, read_run_settings
@@ -98,17 +98,18 @@ def run_settings_together(
         return [run_settings(*runs[0])]
     with threads_restored():
         prepared = [prepare(settings, clients) for settings, clients, _, _ in runs]
-        if not _one_shape(prepared):
+        if not one_shape(prepared):
             return [run_settings(*one) for one in runs]
         going = [
             (begin(one), None if out is None else RunFolder.create(out, settings_text(one)), watch)
             for one, (_, _, out, watch) in zip(prepared, runs, strict=True)
         ]
-        run_rounds_together(going)
-        return [_ended(progress, folder) for progress, folder, _ in going]
+        run_rounds(going)
+        return [ended(progress, folder) for progress, folder, _ in going]
 
 
-def _one_shape(prepared: Sequence[Prepared]) -> bool:
+def one_shape(prepared: Sequence[Prepared]) -> bool:
+    """Say whether runs can go on as one stack."""
     first = prepared[0].settings
     return can_join([one.federation for one in prepared]) and all(
         one.settings.rounds == first.rounds and one.settings.training == first.training
@@ -131,11 +132,14 @@ def resume(
     folder = RunFolder.open(path)
     if folder.finished:
         return load(path, task=task)
-    settings = from_names(**read_run_settings(folder.path / SETTINGS))
+    settings = run_folder_settings(folder)
+    return go_on(folder, gather_clients(settings, clients, task), watch)
+
+
+def go_on(folder: RunFolder, clients: Clients, watch: Watcher | None = None) -> Result:
+    """Go on with an unfinished run whose clients are gathered already."""
     with threads_restored():
-        progress = _restored(folder, settings, clients, task)
-        folder.cut_back(progress.round)
-        return _to_the_end(progress, folder, watch)
+        return _to_the_end(restored(folder, clients), folder, watch)
 
 
 def load(path: str | Path, *, task: Task | None = None) -> Result:
@@ -147,25 +151,31 @@ def load(path: str | Path, *, task: Task | None = None) -> Result:
 
 
 def _to_the_end(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> Result:
-    run_rounds(progress, folder, watch)
-    return _ended(progress, folder)
+    run_rounds([(progress, folder, watch)])
+    return ended(progress, folder)
 
 
-def _ended(progress: Progress, folder: RunFolder | None) -> Result:
+def ended(progress: Progress, folder: RunFolder | None) -> Result:
+    """Return the result of a run after its last round, its folder finished."""
     result = Result(told(progress), folder, progress)
     if folder is not None:
         finish(result)
     return result
 
 
-def _restored(
-    folder: RunFolder,
-    settings: Settings,
-    clients: Sequence[ClientData] | None,
-    task: Task | None,
-) -> Progress:
-    """Return the run in a folder as far as its checkpoint has come."""
-    prepared = prepare(settings, gather_clients(settings, clients, task))
+def run_folder_settings(folder: RunFolder) -> Settings:
+    """Return the settings a run was begun with."""
+    return from_names(**read_run_settings(folder.path / SETTINGS))
+
+
+def restored(folder: RunFolder, clients: Clients) -> Progress:
+    """Return the run in a folder at its checkpoint, and drop what was written after that."""
+    progress = _at_checkpoint(folder, prepare(run_folder_settings(folder), clients))
+    folder.cut_back(progress.round)
+    return progress
+
+
+def _at_checkpoint(folder: RunFolder, prepared: Prepared) -> Progress:
     progress = begin(prepared)
     saved = folder.checkpoint()
     if saved is None:

@@ -235,7 +235,7 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         stragglers=settings.stragglers,
     )
     settings = replace(
-        settings,
+        with_whole_paths(settings),
         engine=choice.engine,
         group_size=choice.group_size,
         device=str(device),
@@ -246,8 +246,6 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         compile="on" if choice.compiled else "off",
         task=clients.task.name if clients.task.name in TASKS else settings.task,
         model=clients.model,
-        data_dir=_absolute(settings.data_dir),
-        clients=_absolute(settings.clients),
         data={name: value for name, value in clients.data.items() if value is not None},
         threads=choice.threads,
     )
@@ -264,6 +262,13 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     )
     algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
     return Prepared(settings, clients, federation, algorithm, choice)
+
+
+def with_whole_paths(settings: Settings) -> Settings:
+    """Return settings whose paths do not depend on the folder one is in."""
+    return replace(
+        settings, data_dir=_absolute(settings.data_dir), clients=_absolute(settings.clients)
+    )
 
 
 def _absolute(path: str | None) -> str | None:

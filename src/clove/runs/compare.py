@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.folders import write_atomically
 from clove.report.tables import as_markdown, figures
-from clove.runs.api import resume, run_settings_together, sorted_out
+from clove.runs.api import go_on, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients
+from clove.runs.cluster import joined
 from clove.runs.folder import PICTURE, RunFolder, is_empty, plain_errors, read_json
-from clove.runs.loop import Progress, Watcher, plain
+from clove.runs.loop import Standing, plain
 from clove.runs.settings import (
     GENERAL,
     Settings,
@@ -28,6 +30,7 @@ from clove.runs.settings import (
     from_names,
     unknown_setting,
 )
+from clove.runs.spread import Run, spread
 from clove.runs.story import read_story
 from clove.tasks import Task
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COMPARISON = "comparison.json"
-CompareWatcher = Callable[[str, int, Progress], None]
+CompareWatcher = Callable[[str, int, Standing], None]
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,16 @@ def compare(
     clients: Sequence[ClientData] | str | Path | None = None,
     task: Task | str | None = None,
     watch: CompareWatcher | None = None,
+    ray: str | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run every algorithm with every seed on the same clients, and put them side by side.
 
     An option goes to the algorithms that have it; one that none has is an error. Seeds count up
     from `seed`. Done again with the same `out` and settings, it goes on where it was stopped.
+
+    With `ray` the runs are spread over a cluster: one here (`"local"`), the one this machine
+    belongs to (`"auto"`), or another (`"host:port"`).
     """
     folder = Path(out)
     if isinstance(algorithms, str):
@@ -79,34 +86,71 @@ def compare(
     settings, clients, task = sorted_out(settings, clients, task)
     _check_options(algorithms, settings)
     first = int(settings.pop("seed", 0))
-    _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})
-    summaries: list[dict[str, Any]] = []
-    gathered: dict[int, Clients] = {}
-    for algorithm in algorithms:
-        new: list[tuple[Settings, Clients, Path, Watcher]] = []
-        for seed in range(first, first + seeds):
-            chosen = _settings_for(algorithm, {**settings, "seed": seed})
-            tell = _teller(chosen, watch)
-            home = folder / algorithm / f"seed-{seed}"
-            if RunFolder(home).is_run():
-                result = resume(home, clients=clients, task=task, watch=tell)
-                summaries.append(result.summary())
-                continue
-            if seed not in gathered:
-                gathered[seed] = gather_clients(chosen, clients, task)
-            new.append((chosen, gathered[seed], home, tell))
-        if new:
-            summaries += [result.summary() for result in run_settings_together(new)]
-    comparison = Comparison(sorted(summaries, key=_place(algorithms)), folder)
+    wanted = {
+        algorithm: [
+            _settings_for(algorithm, {**settings, "seed": seed})
+            for seed in range(first, first + seeds)
+        ]
+        for algorithm in algorithms
+    }
+    with ExitStack() as held:
+        cluster = None if ray is None else held.enter_context(joined(ray))
+        _claim(folder, {"algorithms": list(algorithms), "seeds": seeds, "seed": first, **settings})
+        missing = _missing(folder, wanted, clients, task, watch)
+        if cluster is None:
+            for stack in missing:
+                _make(stack)
+        else:
+            for _ in held.enter_context(closing(spread(list(missing), cluster))):
+                pass  # each is in its folder
+    homes = [_home(folder, one.algorithm, one.seed) for many in wanted.values() for one in many]
+    comparison = Comparison([RunFolder(home).summary() for home in homes], folder)
     _write(comparison)
     return comparison
 
 
-def resume_comparison(path: str | Path, watch: CompareWatcher | None = None) -> Comparison:
-    """Go on with a comparison that was stopped."""
+def _missing(
+    folder: Path,
+    wanted: dict[str, list[Settings]],
+    clients: Sequence[ClientData] | None,
+    task: Task | None,
+    watch: CompareWatcher | None,
+) -> Iterator[list[Run]]:
+    """Yield the runs that are not finished: each one begun by itself, the new ones of a method."""
+    gathered: dict[int, Clients] = {}
+    for many in wanted.values():
+        new: list[Run] = []
+        for settings in many:
+            seed, home = settings.seed, _home(folder, settings.algorithm, settings.seed)
+            if RunFolder(home).finished:
+                continue
+            if seed not in gathered:
+                gathered[seed] = gather_clients(settings, clients, task)
+            run = Run(settings, gathered[seed], home, _teller(settings, watch))
+            if RunFolder(home).is_run():
+                yield [run]
+            else:
+                new.append(run)
+        if new:
+            yield new
+
+
+def _make(stack: list[Run]) -> None:
+    """Make runs here: go on with one, or begin several as one stack."""
+    folder = RunFolder(stack[0].home)
+    if folder.is_run():
+        go_on(folder, stack[0].clients, stack[0].watch)
+    else:
+        run_settings_together([(run.settings, run.clients, run.home, run.watch) for run in stack])
+
+
+def resume_comparison(
+    path: str | Path, watch: CompareWatcher | None = None, ray: str | None = None
+) -> Comparison:
+    """Go on with a comparison that was stopped, wherever it was begun."""
     saved = read_json(Path(path) / COMPARISON)
     algorithms = saved.pop("algorithms")
-    return compare(algorithms, out=path, watch=watch, **saved)
+    return compare(algorithms, out=path, watch=watch, ray=ray, **saved)
 
 
 def is_comparison(path: str | Path) -> bool:
@@ -154,16 +198,12 @@ def _claim(folder: Path, content: dict[str, Any]) -> None:
         write_atomically(path, text.encode())
 
 
-def _teller(settings: Settings, watch: CompareWatcher | None) -> Watcher:
-    def tell(progress: Progress) -> None:
+def _teller(settings: Settings, watch: CompareWatcher | None) -> Callable[[Standing], None]:
+    def tell(standing: Standing) -> None:
         if watch is not None:
-            watch(settings.algorithm, settings.seed, progress)
+            watch(settings.algorithm, settings.seed, standing)
 
     return tell
-
-
-def _place(algorithms: Sequence[str]) -> Callable[[dict[str, Any]], tuple[int, int]]:
-    return lambda summary: (list(algorithms).index(summary["algorithm"]), summary["seed"])
 
 
 def _write(comparison: Comparison) -> None:
@@ -181,7 +221,7 @@ def _figure(comparison: Comparison) -> Figure:
     names = list(dict.fromkeys(summary["algorithm"] for summary in comparison.summaries))
     stories = {
         name: [
-            read_story(_home(comparison.folder, s))
+            read_story(_home(comparison.folder, name, s["seed"]))
             for s in comparison.summaries
             if s["algorithm"] == name
         ]
@@ -198,5 +238,5 @@ def _figure(comparison: Comparison) -> Figure:
     return draw(curves, embedding, title)
 
 
-def _home(folder: Path, summary: dict[str, Any]) -> Path:
-    return folder / str(summary["algorithm"]) / f"seed-{summary['seed']}"
+def _home(folder: Path, algorithm: str, seed: int) -> Path:
+    return folder / algorithm / f"seed-{seed}"

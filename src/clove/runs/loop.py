@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil, isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
@@ -17,15 +17,35 @@ from clove import seeds
 from clove.algorithms import Asking, Outcome
 from clove.errors import CloveError
 from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Vectorized
+from clove.federation.engines import EngineChoice
 from clove.federation.parameters import Indices
 from clove.federation.precision import kernels_of
 from clove.federation.questions import Gradients, Question, Train
 from clove.federation.together import begin_answers, join
 from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
+from clove.runs.settings import Settings
 
 Record = dict[str, Any]
 Watcher = Callable[["Progress"], None]
+
+
+class Standing(Protocol):
+    """How far a run has come, here or on another machine: what a watcher may ask."""
+
+    records: list[Record]
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with what `auto` came out as."""
+
+    @property
+    def choice(self) -> EngineChoice:
+        """Which engine, and why."""
 
 
 @dataclass
@@ -44,6 +64,16 @@ class Progress:
     def round(self) -> int:
         """How many rounds are done."""
         return len(self.records)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with what `auto` came out as."""
+        return self.prepared.settings
+
+    @property
+    def choice(self) -> EngineChoice:
+        """Which engine, and why."""
+        return self.prepared.choice
 
     def models(self) -> Parameters:
         """Return the server's models, or those the clients keep."""
@@ -103,39 +133,38 @@ def participants(seed: int, number: int, clients: int, participation: float) -> 
     return np.sort(draw.choice(clients, size=size, replace=False))
 
 
-def run_rounds(
-    progress: Progress, folder: RunFolder | None = None, watch: Watcher | None = None
-) -> Progress:
-    """Go on from where a run is to its last round."""
-    federation = progress.prepared.federation
-    with kernels_of(federation.precision, federation.device):
-        while progress.round < progress.prepared.settings.rounds:
-            _one_round(progress)
-            _round_done(progress, folder, watch)
-    return progress
+def run_rounds(runs: Sequence[tuple[Progress, RunFolder | None, Watcher | None]]) -> None:
+    """Go on with runs of one shape to their last round, and tell their watchers."""
+    with closing(rounds([(progress, folder) for progress, folder, _ in runs])) as done:
+        for place in done:
+            progress, _, watch = runs[place]
+            if watch is not None:
+                watch(progress)
 
 
-def run_rounds_together(
-    runs: Sequence[tuple[Progress, RunFolder | None, Watcher | None]],
-) -> None:
-    """Go on with runs of one shape, all at the same round, their clients as one stack."""
-    progresses = [progress for progress, _, _ in runs]
-    federations = [progress.prepared.federation for progress in progresses]
+def rounds(
+    runs: Sequence[tuple[Progress, RunFolder | None]],
+) -> Generator[int, None, None]:
+    """Go on with runs of one shape, all at the same round, the clients of several as one stack.
+
+    Whenever a run has done a round and written it, its place among the runs is yielded.
+    """
+    progresses = [progress for progress, _ in runs]
+    federations = [one.prepared.federation for one in progresses]
+    stack = [one for one in federations if isinstance(one, Vectorized) and len(runs) > 1]
+    if stack:
+        join(stack)
     first = progresses[0]
-    vectorized = [one for one in federations if isinstance(one, Vectorized)]
-    join(vectorized)
     with kernels_of(federations[0].precision, federations[0].device):
-        while first.round < first.prepared.settings.rounds:
-            _one_round_together(progresses, vectorized)
-            for run in runs:
-                _round_done(*run)
-
-
-def _round_done(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> None:
-    if folder is not None:
-        folder.add_round(progress)
-    if watch is not None:
-        watch(progress)
+        while first.round < first.settings.rounds:
+            if stack:
+                _one_round_together(progresses, stack)
+            else:
+                _one_round(first)
+            for place, (progress, folder) in enumerate(runs):
+                if folder is not None:
+                    folder.add_round(progress)
+                yield place
 
 
 def begin(prepared: Prepared) -> Progress:
