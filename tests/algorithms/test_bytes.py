@@ -26,6 +26,9 @@ def bytes_by_round(algorithm, **options):
         ("clove", MODELS * MODEL + NUMBER, MODELS * NUMBER + TRAIN_UP),
         ("ifca", MODELS * MODEL + NUMBER, MODELS * NUMBER + TRAIN_UP),
         ("fedavg", TRAIN_DOWN, MODEL + NUMBER),
+        # The model a client started from, and its personal steps, cost nothing more.
+        ("fedprox", TRAIN_DOWN, MODEL + NUMBER),
+        ("per-fedavg", TRAIN_DOWN, MODEL + NUMBER),
         # A seed for the initial model with its number, and which model to train; a sample count.
         ("local", 3 * NUMBER, NUMBER),
     ],

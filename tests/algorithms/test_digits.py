@@ -91,7 +91,9 @@ def test_a_newcomer_from_outside_joins_the_group_whose_digits_it_has():
 # ----------------------------------------------------------------------------- repeating a run
 
 
-@pytest.mark.parametrize("algorithm", ["clove", "ifca", "fedavg", "local"])
+@pytest.mark.parametrize(
+    "algorithm", ["clove", "ifca", "fedavg", "local", "fedprox", "per-fedavg", "centralized"]
+)
 def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm):
     options = {"rounds": 2, "participation": 0.6, "stragglers": 0.2}
     first, other = (digits(algorithm, seed, **options) for seed in (0, 1))
@@ -113,6 +115,8 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm
         {"algorithm": "ifca"},
         {"algorithm": "fedavg"},
         {"algorithm": "local"},
+        {"algorithm": "fedprox"},
+        {"algorithm": "per-fedavg", "meta_gradient": "hessian-free"},
     ],
     ids=str,
 )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clove.federation import LocalTraining, Train
-from clove.federation.batches import batch_plan, consecutive, split_by_share
+from clove.federation.batches import batch_plan, batch_plans, consecutive, split_by_share
 
 from .worlds import ENGINES, assert_same_models, dense, models_for, relaxed, some_clients
 
@@ -123,3 +123,54 @@ def test_consecutive_batches_leave_no_sample_alone(samples, size, lengths):
     parts = consecutive(np.arange(samples), size)
     assert [len(part) for part in parts] == lengths
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(samples))
+
+
+# ------------------------------------------------------------------------------ so many steps
+
+
+@relaxed
+@given(seeds, sizes, batch_sizes, st.integers(1, 4), st.integers(1, 9))
+def test_steps_are_the_first_of_all_epochs(seed, samples, size, epochs, steps):
+    options = {"samples": samples, "batch_size": size, "epochs": epochs}
+    every = listed(plan(seed, **options))
+    assert listed(plan(seed, **options, steps=steps)) == every[:steps]
+
+
+@relaxed
+@given(seeds, sizes, batch_sizes, st.integers(1, 9))
+def test_as_many_epochs_as_steps_are_exactly_so_many_steps(seed, samples, size, steps):
+    options = {"samples": samples, "batch_size": size, "epochs": steps, "steps": steps}
+    assert len(plan(seed, **options)) == steps
+
+
+def test_engines_agree_where_clients_make_so_many_steps():
+    training = LocalTraining("sgd", 0.1, batch_size=8, epochs=4, steps=4)
+
+    def ask(engine_type):
+        engine = engine_type(some_clients(), dense)
+        engine.begin_round(1)
+        cohort = np.arange(5)
+        trained = engine.answer(
+            Train(models_for(engine), cohort % 2, cohort, training, report_losses=True)
+        )
+        assert np.isfinite(trained.losses).all()
+        assert trained.losses.shape == (5, 4)
+        return trained.models
+
+    alone, together = map(ask, ENGINES)
+    assert_same_models(together, alone)
+
+
+# --------------------------------------------------------------------------- batches in parts
+
+
+@relaxed
+@given(seeds, sizes, st.integers(6, 12), st.integers(1, 3), st.booleans())
+def test_a_last_batch_too_small_for_its_parts_is_left_out(seed, samples, size, parts, pairs):
+    training = LocalTraining(batch_size=size)
+    rows = [np.arange(samples)]
+    plans = batch_plans(seed, 1, np.array([0]), rows, training, pairs, parts)
+    every = listed(plan(seed, samples=samples, batch_size=size))
+    least = parts * (2 if pairs else 1)
+    kept = [len(step) for step in every if len(step) >= least or len(every) == 1]
+    assert [len(step) for step in plans.of(0)] == kept

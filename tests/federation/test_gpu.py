@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 
-from clove.federation import Evaluate, Kept, Losses, Seeded, Sequential, Train, Vectorized
+from clove.federation import Evaluate, Extras, Kept, Losses, Seeded, Sequential, Train, Vectorized
 from clove.federation.engines import make_engine
 from clove.federation.precision import kernels_of
 from clove.tasks import classification
@@ -89,6 +89,56 @@ def test_kept_models_stay_on_the_device(engine_type):
         engine.answer(Train(kept, cohort * 0, cohort, SGD, keep="own"))
     assert engine.memory.kept("own", cohort)["1.weight"].is_cuda
     assert len(engine.answer(Evaluate(kept, cohort)).loss) == 5
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The loss a step ahead, pulled to the start and to what is kept, with small features."""
+
+    uses_start = True
+
+    def __call__(self, learner, parameters, batch, extras):
+        gradient = learner.gradient(parameters, batch)
+        ahead = {name: p - 0.1 * gradient[name] for name, p in parameters.items()}
+        outputs, features = learner.outputs_and_features(ahead, batch.x, batch.weight)
+        away = sum(
+            (p - learner.start[n]).square().sum() + (p - learner.kept["own"][n]).square().sum()
+            for n, p in parameters.items()
+        )
+        near = (features.flatten(1).square().mean(1) * batch.weight).sum() * extras["all"]
+        return learner.loss(outputs, batch) + extras["mine"] * away + near
+
+
+@dataclass(frozen=True)
+class Bounded:
+    def __call__(self, parameters):
+        return {name: p.clamp(-0.3, 0.3) for name, p in parameters.items()}
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn with batch norm"])
+def test_captured_steps_see_what_clients_are_told_in_every_round(name):
+    def rounds(engine):
+        cohort, found = everyone(engine), []
+        kept = Kept("own", Seeded(1))
+        engine.answer(Train(kept, cohort * 0, cohort, SGD, keep="own"))
+        models = models_for(engine)
+        for number in (1, 2, 3):
+            engine.begin_round(number)
+            extras = Extras({"all": np.array(0.1 * number)}, {"mine": np.linspace(0, number, 5)})
+            question = Train(
+                *(models, cohort % 2, cohort, SGD, Pulled(), extras),
+                **{"reads": (kept,), "project": Bounded(), "report_losses": True},
+                **{"keep": "own", "send": "all"},
+            )
+            found.append(engine.answer(question))
+        return found
+
+    task, clients = world(name)
+    expected = rounds(Sequential(clients, task, dtype=torch.float64))
+    found = rounds(Vectorized(clients, task, dtype=torch.float64, device="cuda"))
+    for one, other in zip(found, expected, strict=True):
+        assert_same_models(one.models, other.models)
+        np.testing.assert_allclose(one.losses, other.losses, rtol=1e-6)
 
 
 def test_answering_leaves_the_devices_generator_alone():

@@ -7,17 +7,16 @@ import torch
 from torch import nn
 
 from clove.errors import CloveError
-from clove.federation import OPTIMIZERS, LocalTraining, check_training, task_loss
+from clove.federation import OPTIMIZERS, Batch, LocalTraining, check_training, task_loss
 from clove.federation.learner import NetworkLearner
 from clove.federation.optimizer import Optimizer
-from clove.federation.simulation import StepBatch
 from clove.tasks import classification, regression
 
 
 def test_short_last_batches_have_no_weight():
     learner = NetworkLearner(nn.Identity(), regression(nn.Identity))
     outputs = torch.tensor([[1.0], [2.0], [100.0]])
-    batch = StepBatch(outputs, torch.zeros(3, 1), torch.tensor([1.0, 1.0, 0.0]))
+    batch = Batch(outputs, torch.zeros(3, 1), torch.tensor([1.0, 1.0, 0.0]))
     assert learner.loss(outputs, batch) == (1 + 4) / 2
 
 
@@ -32,7 +31,7 @@ def test_the_network_runs_with_the_parameters_it_is_given():
 
 def test_the_plain_objective_is_the_tasks_loss():
     learner = NetworkLearner(nn.Linear(1, 1, bias=False), regression(nn.Identity))
-    batch = StepBatch(torch.tensor([[2.0]]), torch.tensor([[1.0]]), torch.ones(1))
+    batch = Batch(torch.tensor([[2.0]]), torch.tensor([[1.0]]), torch.ones(1))
     assert task_loss(learner, {"weight": torch.tensor([[3.0]])}, batch, {}) == 25.0
 
 

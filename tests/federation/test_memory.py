@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from clove.errors import CloveError
 from clove.federation import Kept, Recall, Seeded, Train
 from clove.federation import parameters as stacks
 from clove.federation.memory import ClientMemory
@@ -63,6 +64,11 @@ def test_names_are_kept_apart():
     memory.keep("head", at(1), rows(-1.0))
     assert_identical(memory.kept("own", at(1)), rows(10.0))
     assert_identical(memory.kept("head", at(1)), rows(-1.0))
+
+
+def test_a_name_stands_for_one_kind_of_thing():
+    with pytest.raises(CloveError, match="keep weight, seen under 'own', and cannot keep weight"):
+        filled().keep("own", at(1), {"weight": torch.zeros(1, 1)})
 
 
 def test_nobody_to_ask_is_no_trouble():

@@ -16,9 +16,13 @@ from clove.federation import (
     Recalled,
     Scores,
     Seeded,
+    Summaries,
+    Summary,
     Train,
     Trained,
     Unseen,
+    class_means,
+    label_counts,
 )
 from clove.federation.wire import Ledger
 
@@ -92,6 +96,34 @@ def test_extras_go_to_every_client_or_a_row_to_each():
     question = Train(stack(5), START, COHORT, TRAINING, extras=extras)
     down = 3 * (MODEL + 8) + 3 * 40 + 3 * 2 * 4
     assert counted((question, trained())) == (down, 3 * (MODEL + 8))
+
+
+def test_extras_that_are_arrays_count_as_they_are():
+    extras = Extras({"anchor": np.zeros(10)}, {"pull": np.zeros((3, 2), dtype=np.float32)})
+    question = Train(stack(5), START, COHORT, TRAINING, extras=extras)
+    assert counted((question, trained()))[0] == 3 * (MODEL + 8) + 3 * 80 + 3 * 2 * 4
+
+
+def test_a_client_that_keeps_its_model_may_send_it_too():
+    question = Train(stack(5), START, COHORT, TRAINING, keep="own", send="all")
+    assert counted((question, trained())) == (3 * (MODEL + 8), 3 * (MODEL + 8))
+
+
+def test_losses_of_steps_take_a_number_each():
+    question = Train(stack(5), START, COHORT, TRAINING, report_losses=True)
+    losses = np.array([[1.0, 2.0], [1.0, np.nan], [1.0, 2.0]])
+    assert counted((question, trained(losses=losses)))[1] == 3 * (MODEL + 8) + 5 * 8
+
+
+def test_a_summary_takes_up_what_it_holds_and_down_the_model_it_is_made_with():
+    values = {"means": np.zeros((3, 10, 4), dtype=np.float32), "counts": np.zeros((3, 10), int)}
+    answer = Summaries(COHORT, values)
+    up = 3 * (10 * 4 * 4 + 10 * 8)
+    assert counted((Summary(label_counts, COHORT), answer)) == (0, up)
+    with_models = Summary(class_means, COHORT, stack(5), START)
+    assert counted((with_models, answer)) == (3 * (MODEL + 8), up)
+    kept = Summary(class_means, COHORT, Kept("own", Seeded(0)))
+    assert counted((kept, answer)) == (3 * 16, up)
 
 
 def test_numbers_are_counted_in_the_precision_they_have():

@@ -15,7 +15,7 @@ from clove.data import ClientData
 from clove.federation import LocalTraining, Sequential, Simulation, Train, Vectorized, averaged
 from clove.federation import parameters as stacks
 from clove.federation.initial import initial_models
-from clove.federation.questions import task_loss
+from clove.federation.objectives import task_loss
 from clove.tasks import Task, classification, reconstruction, regression
 from clove.tasks.models import autoencoder, cnn, mlp
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import clove
-from clove.algorithms import ALGORITHMS, Asking, FedAvg, Outcome
-from clove.algorithms.fedavg import FedAvgState
+from clove.algorithms import ALGORITHMS, Asking, FedAvg, OneModelState, Outcome
 from clove.errors import CloveError
 from clove.runs.settings import from_names, read_settings
 from tests.runs.small import TINY, lasting
@@ -29,7 +28,7 @@ class Mine(FedAvg):
 
     name = NAME
 
-    def round(self, state: FedAvgState, cohort: np.ndarray) -> Asking[Outcome[FedAvgState]]:
+    def round(self, state: OneModelState, cohort: np.ndarray) -> Asking[Outcome[OneModelState]]:
         """Note things as they come: numpy's numbers, arrays, and what is no number."""
         outcome = yield from super().round(state, cohort)
         notes = {"spread": np.float64("nan"), "asked": cohort, "strength": np.float32(0.5)}

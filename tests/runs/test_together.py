@@ -39,6 +39,13 @@ CASES: dict[str, dict[str, Any]] = {
     "unequal clients": {"algorithm": "fedavg", "mixing": "dirichlet", "total_clients": 7},
     "small groups": {"algorithm": "fedavg", "group_size": 4},
     "local": {"algorithm": "local"},
+    "fedprox": {"algorithm": "fedprox", "mu": 0.1},
+    "per-fedavg": {
+        "algorithm": "per-fedavg",
+        "personal_learning_rate": 0.1,
+        "meta_gradient": "hessian-free",
+    },
+    "centralized": {"algorithm": "centralized"},
     "ifca, momentum": {"algorithm": "ifca", "optimizer": "sgd", "momentum": 0.5},
 }
 

@@ -1,16 +1,24 @@
-"""The methods: one file each, server logic only."""
+"""The methods: one file each, server logic only, and the local objectives they ask for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clove.algorithms.base import Algorithm, Asking, Outcome, Setup
+from clove.algorithms.centralized import Centralized
 from clove.algorithms.clove import Clove
 from clove.algorithms.fedavg import FedAvg
+from clove.algorithms.fedprox import FedProx
 from clove.algorithms.ifca import Ifca
 from clove.algorithms.local import Local
+from clove.algorithms.one_model import OneModel, OneModelState
+from clove.algorithms.per_fedavg import PerFedAvg
 from clove.errors import CloveError, unknown_name
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINTS = "clove.algorithms"  # the group in which installed packages offer methods
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {}
 
 
@@ -24,25 +32,63 @@ def register(algorithm: type[Algorithm[Any]]) -> type[Algorithm[Any]]:
 
 
 def find_algorithm(name: str) -> type[Algorithm[Any]]:
-    """Return the method of that name."""
-    if name not in ALGORITHMS:
-        raise unknown_name("algorithm", name, ALGORITHMS)
-    return ALGORITHMS[name]
+    """Return the method of that name: one of ours, one registered, or an installed package's."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    offered = _offered()
+    if name in offered:
+        return _loaded(offered[name])
+    raise unknown_name("algorithm", name, [*ALGORITHMS, *offered])
 
 
-for _algorithm in (Clove, FedAvg, Ifca, Local):
+def load_entry_points() -> None:
+    """Load the methods of all installed packages, so that their objectives are known too."""
+    for name, point in _offered().items():
+        if name not in ALGORITHMS:
+            _loaded(point)
+
+
+def _offered() -> dict[str, EntryPoint]:
+    """Return the methods that installed packages offer, by name."""
+    from importlib.metadata import entry_points  # not needed for methods of our own
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _loaded(point: EntryPoint) -> type[Algorithm[Any]]:
+    package = "a package" if point.dist is None else f"package {point.dist.name!r}"
+    what = f"algorithm {point.name!r} of {package} ({point.value})"
+    try:
+        found = point.load()
+    except Exception as error:  # a package of somebody else's can fail in any way
+        raise CloveError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise CloveError(f"{what} is no clove.algorithms.Algorithm, but {found!r}")
+    if found.name != point.name:
+        raise CloveError(f"{what} calls itself {found.name!r}: entry point and name must agree")
+    return register(found)
+
+
+for _algorithm in (Clove, Centralized, FedAvg, FedProx, Ifca, Local, PerFedAvg):
     register(_algorithm)
 
 __all__ = [
     "ALGORITHMS",
+    "ENTRY_POINTS",
     "Algorithm",
     "Asking",
+    "Centralized",
     "Clove",
     "FedAvg",
+    "FedProx",
     "Ifca",
     "Local",
+    "OneModel",
+    "OneModelState",
     "Outcome",
+    "PerFedAvg",
     "Setup",
     "find_algorithm",
+    "load_entry_points",
     "register",
 ]

@@ -37,7 +37,8 @@ class Setup:
     """What an algorithm knows of the federation before it begins.
 
     `groups` is the true number of client groups where it is known (None else); `initial` makes so
-    many initial models, in the given way.
+    many initial models, in the given way. `classes` is their number where the task has any;
+    `pools` says whose data were put together before the run (see `Algorithm.pools`).
     """
 
     clients: int
@@ -45,6 +46,8 @@ class Setup:
     training: LocalTraining
     seed: int
     initial: Callable[[int, str], Parameters]
+    classes: int | None = None
+    pools: Indices | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,13 @@ class Algorithm(ABC, Generic[State]):
     @abstractmethod
     def evaluation(self, state: State, clients: Indices) -> Evaluate:
         """Return the question that measures the model each client would use now."""
+
+    def pools(self, groups: Indices | None) -> Indices | None:
+        """Return a pool for each client whose data are put together before the run begins.
+
+        None: data stay where they are, as in any federated method. `groups` are the true ones.
+        """
+        return None
 
     def newcomers(self, state: State, clients: Indices) -> Asking[Assignments]:
         """Find the model of clients never seen before, and how sure that is."""

@@ -10,6 +10,7 @@ import numpy as np
 from clove import seeds
 from clove.algorithms.base import Asking, Setup
 from clove.errors import CloveError, unknown_name
+from clove.federation.objectives import Objective, task_loss
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.questions import Gradients, LocalTraining, Train, Trained
 from clove.federation.server_step import averaged, descended
@@ -41,6 +42,7 @@ def train_groups(
     training: LocalTraining,
     averaging: Averaging,
     stable_rounds: int = 0,
+    objective: Objective = task_loss,
 ) -> Asking[tuple[Parameters, Trained]]:
     """Let each client train the model it is assigned to, and average per model.
 
@@ -52,6 +54,7 @@ def train_groups(
         start=start,
         clients=clients,
         training=training,
+        objective=objective,
         reduce=start,
         assigns=stable_rounds > 0,
         stable_rounds=stable_rounds,

@@ -27,6 +27,7 @@ from clove.data.own import (
     clients_from_table,
     read_clients,
 )
+from clove.data.pooled import pool_training_data
 from clove.data.status import Check, CheckReport, DataStatus, check_dataset, data_status
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "load_dataset",
     "mix",
     "mixing_options",
+    "pool_training_data",
     "read_clients",
 ]

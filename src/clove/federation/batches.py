@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -14,15 +14,17 @@ from clove.federation.parameters import Indices
 from clove.federation.questions import LocalTraining
 
 
-def split_by_share(seed: int, client: int, samples: int, share: float) -> tuple[Indices, Indices]:
+def split_by_share(
+    seed: int, client: int, samples: int, share: float, *index: int
+) -> tuple[Indices, Indices]:
     """Split a client's samples into a part to train on and a part held back.
 
-    The same split every time for the same seed and client. At least one sample stays in each part
-    where there are two or more.
+    The same split every time for the same seed and client (and `index`, such as the round). At
+    least one sample stays in each part where there are two or more.
     """
     if share >= 1:
         return np.arange(samples), np.arange(0)
-    order = seeds.stream(seed, "share", client).permutation(samples)
+    order = seeds.stream(seed, "share", client, *index).permutation(samples)
     cut = min(max(ceil(share * samples), 1), max(samples - 1, 1))
     return np.sort(order[:cut]), np.sort(order[cut:])
 
@@ -43,17 +45,20 @@ class Plans:
     """The batches of several clients, step by step, in a round.
 
     `orders[epoch, client]` are the client's rows in the order it uses them, of which the first
-    `used[client]` count. An epoch's last batch may be short.
+    `used[client]` count. An epoch's last batch may be short. `most` steps are made at most, unless
+    it is 0.
     """
 
     orders: Indices
     used: Indices
     batch_size: int
+    most: int = 0
 
     @property
     def steps(self) -> Indices:
         """How many steps each client makes."""
-        return len(self.orders) * -(-self.used // self.batch_size)
+        steps = len(self.orders) * -(-self.used // self.batch_size)
+        return np.minimum(steps, self.most) if self.most else steps
 
     @property
     def width(self) -> int:
@@ -87,12 +92,12 @@ class Plans:
 
     def pick(self, clients: Indices) -> Plans:
         """Return the plans of some of the clients."""
-        return Plans(self.orders[:, clients], self.used[clients], self.batch_size)
+        return replace(self, orders=self.orders[:, clients], used=self.used[clients])
 
     def first(self, steps: int) -> Plans:
         """Return plans of the first few steps only."""
         used = np.minimum(self.used, steps * self.batch_size)
-        return Plans(self.orders[:1], used, self.batch_size)
+        return replace(self, orders=self.orders[:1], used=used)
 
 
 def joined(plans: Sequence[Plans]) -> Plans:
@@ -100,7 +105,7 @@ def joined(plans: Sequence[Plans]) -> Plans:
     most = max(one.orders.shape[2] for one in plans)
     padded = [np.pad(p.orders, ((0, 0), (0, 0), (0, most - p.orders.shape[2]))) for p in plans]
     used = np.concatenate([one.used for one in plans])
-    return Plans(np.concatenate(padded, axis=1), used, plans[0].batch_size)
+    return replace(plans[0], orders=np.concatenate(padded, axis=1), used=used)
 
 
 def batch_plans(
@@ -110,23 +115,28 @@ def batch_plans(
     rows: Sequence[Indices],
     training: LocalTraining,
     pairs: bool,
+    parts: int = 1,
 ) -> Plans:
     """Plan a round's training of several clients, each with its rows.
 
     Each epoch is a new random order, cut into batches; the last may be short. With `pairs` a last
     batch of a single sample is left out where there are others, because batch normalisation cannot
-    use it.
+    use it. The same goes for each of the `parts` that an objective cuts a batch into.
     """
     sizes = np.array([len(own) for own in rows])
+    epochs, batch_size = training.epochs, training.batch_size
+    if training.steps:  # no more orders than are used
+        epochs = min(epochs, -(-training.steps // -(-int(sizes.min()) // batch_size)))
     places = random_orders(
-        seeds.integer(seed, training.purpose, round_number), clients, sizes, training.epochs
+        seeds.integer(seed, training.purpose, round_number), clients, sizes, epochs
     )
     table = np.zeros((len(rows), sizes.max()), dtype=np.int64)
     for place, own in enumerate(rows):
         table[place, : len(own)] = own
     orders = np.take_along_axis(table[None], places, axis=2)
-    lone = pairs & (sizes > training.batch_size) & (sizes % training.batch_size == 1)
-    return Plans(orders, sizes - lone, training.batch_size)
+    last = sizes % batch_size
+    useless = (sizes > batch_size) & (last < parts * (2 if pairs else 1))
+    return Plans(orders, sizes - last * useless, batch_size, training.steps)
 
 
 def batch_plan(

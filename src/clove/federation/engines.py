@@ -21,9 +21,10 @@ from clove.federation.budget import fitting_group, memory_limit
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
-from clove.federation.simulation import Simulation, Work
+from clove.federation.simulation import Simulation
 from clove.federation.stacked import KERNELS, can_compile
 from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
+from clove.federation.work import Work
 from clove.folders import cache_folder, write_atomically
 from clove.tasks import Task
 
@@ -375,8 +376,7 @@ def _trial(engine: Simulation, training: LocalTraining, clients: int) -> Work:
     cohort = np.arange(clients)
     model = stacks.move(engine.network.state_dict(), engine.device, engine.dtype)
     question = Train(stacks.repeat(model, 1), np.zeros(clients, dtype=np.int64), cohort, training)
-    plans = engine._plans(cohort, 1.0, question).first(TRIAL_STEPS)
-    return Work(cohort, stacks.repeat(model, clients), plans, question, cohort)
+    return replace(work := engine.work(question, cohort), plans=work.plans.first(TRIAL_STEPS))
 
 
 def _wait(engine: Simulation) -> None:

@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from clove.errors import CloveWarning
 from clove.federation import parameters as stacks
 from clove.federation.parameters import GroupSums, Indices, Parameters
-from clove.federation.questions import Flags, Floats, Gradients, Train, Trained
+from clove.federation.questions import Flags, Floats, Gradients, Part, Train, Trained
+from clove.federation.work import Updated, joined_losses
 
 if TYPE_CHECKING:
     from clove.federation.simulation import Simulation
@@ -25,32 +27,57 @@ class Gathered:
         self.federation, self.question = federation, question
         self._places: list[Indices] = []
         self._stacked: list[Parameters] = []
+        self._losses: list[Tensor] = []
+        self._part: Part | None = "all"
+        self._keep: str | None = None
+        self._reports = False
+        if isinstance(question, Train):
+            self._part, self._keep = question.sent_part, question.keep
+            self._reports = question.report_losses
         self._sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
         self._unsettled: Callable[[], None] | None = None
 
-    def add(self, places: Indices, trained: Parameters) -> None:
-        """Take the trained stack of the clients at these places, but what is not finite.
+    def add(self, places: Indices, updated: Updated) -> None:
+        """Take what came of the clients at these places, but what is not finite.
 
         Sums are begun in the hope that all is, and begun again without what is not: so the device
         need not wait for the host to look.
         """
         self._settle()
-        question, finite = self.question, stacks.finite_rows(trained)
-        if self._sums is not None:
-            before = self._sums.copy()
-            self._add_to(self._sums, places, trained)
-            self._unsettled = partial(self._settle_sums, before, places, trained, finite)
+        finite = stacks.finite_rows(updated.models)
+        if self._sums is None or self._keep is not None:
+            self._take(*self._finite(places, updated, finite()))
             return
-        trained, places = self._finite(places, trained, finite())
+        before = self._sums.copy()
+        self._add_to(self._sums, places, updated.models)
+        self._unsettled = partial(self._settle_sums, before, places, updated, finite)
+
+    def _take(self, updated: Updated, places: Indices) -> None:
+        """Take what is known to be finite."""
+        self._note(places, updated)
+        if self._keep is not None:
+            self.federation.memory.keep(self._keep, self.question.clients[places], updated.models)
+        if self._sums is not None:
+            self._add_to(self._sums, places, updated.models)
+        elif self._part is not None:
+            self._stacked.append(self._sent(updated.models))
+
+    def _note(self, places: Indices, updated: Updated) -> None:
         self._places.append(places)
-        if isinstance(question, Train) and question.keep is not None:
-            self.federation.memory.keep(question.keep, question.clients[places], trained)
-        else:
-            self._stacked.append(trained)
+        if self._reports and updated.losses is not None:
+            self._losses.append(updated.losses)
 
     def _add_to(self, sums: GroupSums, places: Indices, trained: Parameters) -> None:
         assert self.question.reduce is not None
-        sums.add(trained, self.question.reduce[places], self._samples(places))
+        if self._part is not None:
+            sums.add(self._sent(trained), self.question.reduce[places], self._samples(places))
+
+    def _sent(self, trained: Parameters) -> Parameters:
+        """Return the part of what was trained that is sent."""
+        if self._part is None or self._part == "all":
+            return trained
+        names = self.federation.part(self._part)
+        return {name: tensor for name, tensor in trained.items() if name in names}
 
     def _settle(self) -> None:
         """Look whether what was added last was finite."""
@@ -62,20 +89,18 @@ class Gathered:
         self,
         before: GroupSums,
         places: Indices,
-        trained: Parameters,
+        updated: Updated,
         finite: Callable[[], Flags],
     ) -> None:
-        fine, kept = self._finite(places, trained, finite())
-        self._places.append(kept)
+        fine, kept = self._finite(places, updated, finite())
+        self._note(kept, fine)
         if len(kept) < len(places):
             self._sums = before
-            self._add_to(self._sums, kept, fine)
+            self._add_to(self._sums, kept, fine.models)
 
-    def _finite(
-        self, places: Indices, trained: Parameters, finite: Flags
-    ) -> tuple[Parameters, Indices]:
+    def _finite(self, places: Indices, updated: Updated, finite: Flags) -> tuple[Updated, Indices]:
         if finite.all():
-            return trained, places
+            return updated, places
         names = ", ".join(map(str, self.question.clients[places[~finite]]))
         warnings.warn(
             f"round {self.federation.round}: training diverged on client {names}; "
@@ -83,7 +108,9 @@ class Gathered:
             CloveWarning,
             stacklevel=2,
         )
-        return stacks.pick(trained, np.flatnonzero(finite)), places[finite]
+        rows = np.flatnonzero(finite)
+        losses = None if updated.losses is None else updated.losses[rows]
+        return Updated(stacks.pick(updated.models, rows), losses), places[finite]
 
     def answer(self) -> Trained:
         """Return the answer, the clients in the order they were asked in."""
@@ -100,7 +127,7 @@ class Gathered:
         models: Parameters | None = None
         if self._stacked and len(places):
             models = stacks.pick(stacks.concatenate(self._stacked), in_order)
-        if self._sums is not None and len(places):
+        if self._sums is not None and self._sums.weights.any():
             models = self._sums.means()
         values = () if isinstance(question, Train) else self.federation.buffers
         return Trained(
@@ -110,7 +137,16 @@ class Gathered:
             weights=None if self._sums is None else self._sums.weights,
             stable=stable,
             values=frozenset(values),
+            losses=self._losses_of_steps(in_order) if self._reports else None,
         )
+
+    def _losses_of_steps(self, in_order: Indices) -> Floats:
+        """Return the losses of all steps, as wide as the most steps that one of them made."""
+        if not self._losses:
+            return np.zeros((0, 0))
+        table = joined_losses(self._losses).cpu().numpy().astype(np.float64)[in_order]
+        steps = np.flatnonzero(~np.isnan(table).all(axis=0))
+        return table[:, : steps.max(initial=-1) + 1]
 
     def _samples(self, places: Indices) -> Floats:
         sizes = self.federation.train_pool.sizes[self.question.clients[places]]

@@ -9,11 +9,12 @@ import numpy as np
 from torch import Tensor
 
 from clove.clustering import AssignmentHistory
+from clove.errors import CloveError
 from clove.federation.parameters import Indices, Parameters, pick
 
 
 class ClientMemory:
-    """The memories of all simulated clients: assignment histories, and models kept by name."""
+    """The memories of all simulated clients: assignment histories, and what they keep by name."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
@@ -35,23 +36,28 @@ class ClientMemory:
         return np.array([self.histories[c].stable_for(rounds) for c in clients], dtype=np.bool_)
 
     def keep(self, name: str, clients: Indices, models: Parameters) -> None:
-        """Store one model for each client."""
+        """Store one model, or whatever else is a stack of tensors, for each client."""
         if name not in self._kept:
             self._kept[name] = {
                 key: tensor.new_zeros((self.clients, *tensor.shape[1:]))
                 for key, tensor in models.items()
             }
             self._has[name] = np.zeros(self.clients, dtype=np.bool_)
+        if self._kept[name].keys() != models.keys():
+            raise CloveError(
+                f"clients keep {', '.join(self._kept[name])} under {name!r}, and cannot keep "
+                f"{', '.join(models)} there too: use another name"
+            )
         for key, tensor in models.items():
             self._kept[name][key][clients] = tensor
         self._has[name][clients] = True
 
     def has(self, name: str, clients: Indices) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Say of each client whether it keeps a model under this name."""
+        """Say of each client whether it keeps anything under this name."""
         return self._has.get(name, np.zeros(self.clients, dtype=np.bool_))[clients]
 
     def kept(self, name: str, clients: Indices) -> dict[str, Tensor]:
-        """Return the models clients keep under a name, as a stack."""
+        """Return what clients keep under a name, as a stack."""
         return pick(self._kept[name], clients)
 
     def saved(self) -> dict[str, Any]:

@@ -8,6 +8,9 @@ buffers of torch's, reads from a tape which samples count, and writes new statis
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +26,28 @@ class Tape:
         self.at = 0  # where the clients' axis of the weight is, if it has one
         self.padded = True  # whether some weight may be 0
         self.updates: dict[str, Tensor] = {}
+        self.head: str | None = None  # the module whose input is to be noted
+        self.features: Any = None  # that input
+
+    @contextmanager
+    def recording(self, weight: Tensor | None, at: int, padded: bool) -> Iterator[None]:
+        """Record a pass of its own, and afterwards be as before."""
+        before = self.weight, self.at, self.padded, self.updates
+        self.weight, self.at, self.padded, self.updates = weight, at, padded, {}
+        try:
+            yield
+        finally:
+            self.weight, self.at, self.padded, self.updates = before
+
+    @contextmanager
+    def weighing(self, weight: Tensor | None, at: int) -> Iterator[None]:
+        """Go on recording, with other samples that count."""
+        before = self.weight, self.at
+        self.weight, self.at = weight, at
+        try:
+            yield
+        finally:
+            self.weight, self.at = before
 
 
 class TapedBatchNorm(nn.Module):

@@ -78,10 +78,14 @@ def repeat(model: Parameters, times: int) -> dict[str, Tensor]:
 
 
 def replace_rows(models: Parameters, index: Indices, rows: Parameters) -> dict[str, Tensor]:
-    """Return the stack with the models named by `index` replaced by `rows`, in that order."""
+    """Return the stack with the models named by `index` replaced by `rows`, in that order.
+
+    Entries that the rows lack stay as they are.
+    """
     where = upload(np.asarray(index, dtype=np.int64), _device(models))
     return {
-        name: tensor.index_copy(0, where, rows[name].to(tensor)) for name, tensor in models.items()
+        name: tensor.index_copy(0, where, rows[name].to(tensor)) if name in rows else tensor
+        for name, tensor in models.items()
     }
 
 

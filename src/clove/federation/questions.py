@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clove.federation.objectives import (
+    Objective,
+    Prediction,
+    Preparation,
+    Projection,
+    task_loss,
+)
 from clove.federation.parameters import Indices, Parameters
+from clove.federation.summaries import Summariser
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Values = Mapping[str, Tensor | NDArray[Any]]
+Part = str | tuple[str, ...]  # of a network: "all", "head", "body", or names of parameters, layers
 
 
 # ---------------------------------------------------------------- the parts questions are made of
@@ -32,16 +42,31 @@ class Seeded:
 
 
 @dataclass(frozen=True)
+class Filled:
+    """Numbers in the shape of a part of the network, all of one value, made by the client."""
+
+    value: float
+    part: Part = "all"
+
+
+@dataclass(frozen=True)
 class Kept:
-    """The model a client keeps for itself under a name; before it has one, it makes one."""
+    """What a client keeps for itself under a name: a model, a head, weights of its own.
+
+    Before it has any, it takes what `otherwise` says; None: the model it is sent.
+    """
 
     name: str
-    otherwise: Seeded
+    otherwise: Seeded | Filled | None = None
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: optimiser, step size, batches, passes over its data."""
+    """How a client trains: optimiser, step size, batches, passes over its data.
+
+    `steps` is the most steps it makes, however many its passes have (0: all of them). So exactly n
+    steps, whatever a client's size, are `epochs=n, steps=n`.
+    """
 
     optimizer: str = "adam"
     learning_rate: float = 1e-3
@@ -50,6 +75,20 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     purpose: str = "batches"  # which named random stream orders the samples
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Settle:
+    """When the losses of repeated training count as settled.
+
+    That is when the standard deviation of the last `window` mean losses, one of each time, is below
+    `threshold`, and after `most` times at the latest.
+    """
+
+    window: int = 10
+    threshold: float = 0.1
+    most: int = 100
 
 
 @dataclass(frozen=True)
@@ -68,56 +107,8 @@ class Unseen:
 class Extras:
     """What else the server sends for training: the same to all, or a row to each client asked."""
 
-    shared: Mapping[str, Tensor] = field(default_factory=dict)
-    per_client: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-class Batch(Protocol):
-    """Samples of one step. `weight` is 1 for a sample and 0 for padding."""
-
-    @property
-    def x(self) -> Tensor:
-        """Features."""
-        ...
-
-    @property
-    def y(self) -> Tensor:
-        """Targets."""
-        ...
-
-    @property
-    def weight(self) -> Tensor:
-        """Which samples count."""
-        ...
-
-
-class Learner(Protocol):
-    """What an objective may use: the network, and the task's mean loss."""
-
-    def outputs(self, parameters: Parameters, x: Tensor) -> Tensor:
-        """Run the network with these parameters."""
-        ...
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Return the task's loss, averaged over the samples that count."""
-        ...
-
-
-class Objective(Protocol):
-    """A local objective: a pure function of parameters, a batch, and what the server sent."""
-
-    def __call__(
-        self, learner: Learner, parameters: Parameters, batch: Batch, extras: Mapping[str, Tensor]
-    ) -> Tensor:
-        """Return the scalar to be minimised."""
-        ...
-
-
-def task_loss(
-    learner: Learner, parameters: Parameters, batch: Batch, extras: Mapping[str, Tensor]
-) -> Tensor:
-    """Return the plain objective: the task's loss on the batch."""
-    return learner.loss(learner.outputs(parameters, batch.x), batch)
+    shared: Values = field(default_factory=dict)
+    per_client: Values = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------- questions
@@ -142,10 +133,21 @@ class Train:
     """Ask each client to train the model `start` names, on its own data.
 
     - `reduce`: a group per client; the answer then holds the sample-weighted mean of each group.
-    - `keep`: the client keeps the trained model under this name and sends no parameters.
-    - `share`: train on this share of the data only (a fixed random part, see `Unseen`).
+    - `keep`: the client keeps what it trained under this name.
+    - `send`: which part of it the client sends; None: all, but nothing of what it keeps.
+    - `only`: the part that is trained. The rest comes out as it was.
+    - `share`: train on this share of the data only (a fixed random part, see `Unseen`);
+      `share_anew`: another random part every round.
     - `assigns`: `start` is the client's assignment, which it adds to its history; it then reports
       whether its last `stable_rounds` assignments are the same.
+    - `reads`: what the client keeps that its objective (`learner.kept`) and preparation may see.
+    - `prepare`: makes the start of training of the model sent and what the client keeps.
+    - `project`: what happens to the trained parameters after every step.
+    - `trains`: what is trained is not the model, but this thing of the client's own. The objective
+      is given it as parameters, and the model as `learner.start`.
+    - `settle`: clients that keep nothing yet under the name of `trains` train again and again,
+      until their losses settle.
+    - `report_losses`: the answer holds the objective's value at every step.
     """
 
     models: Parameters | Kept
@@ -159,6 +161,22 @@ class Train:
     share: float = 1.0
     assigns: bool = False
     stable_rounds: int = 0
+    send: Part | None = None
+    only: Part = "all"
+    share_anew: bool = False
+    reads: tuple[Kept, ...] = ()
+    prepare: Preparation | None = None
+    project: Projection | None = None
+    trains: Kept | None = None
+    settle: Settle | None = None
+    report_losses: bool = False
+
+    @property
+    def sent_part(self) -> Part | None:
+        """Which part the client sends; None: nothing."""
+        if self.send is None:
+            return "all" if self.keep is None else None
+        return self.send or None
 
 
 @dataclass(frozen=True)
@@ -190,17 +208,39 @@ class Recall:
 class Evaluate:
     """Ask how well a model does on each client's own data.
 
-    `index` names each client's model; None leaves it to the assignment the client remembers, and
-    clients never assigned do not answer.
+    - `index` names each client's model; None leaves it to the assignment the client remembers, and
+      clients never assigned do not answer.
+    - `prepare`, `reads`: the client first makes its model of the one named and what it keeps.
+    - `adapt`: it then trains a copy on its training data, and measures that.
+    - `predict`, `extras`: it predicts in this way instead of by the network's outputs.
     """
 
     models: Parameters | Kept
     clients: Indices
     index: Indices | None = None
     split: Literal["train", "test"] = "test"
+    reads: tuple[Kept, ...] = ()
+    prepare: Preparation | None = None
+    adapt: LocalTraining | None = None
+    predict: Prediction | None = None
+    extras: Extras | None = None
 
 
-Question = Losses | Train | Gradients | Recall | Evaluate
+@dataclass(frozen=True)
+class Summary:
+    """Ask each client for a summary of its training data, made with a model where it needs one.
+
+    `start` names each client's model, as in `Train`. A model the client keeps is asked of those
+    that have it.
+    """
+
+    of: Summariser
+    clients: Indices
+    models: Parameters | Kept | None = None
+    start: Indices | None = None
+
+
+Question = Losses | Train | Gradients | Recall | Evaluate | Summary
 
 
 # ------------------------------------------------------------------------------------- answers
@@ -220,7 +260,8 @@ class Trained:
 
     `samples` are the clients' sample counts, `weights` the groups' totals (None when by client),
     `stable` the clients' reports (None when not asked for). `values` names the entries of a
-    gradient answer that are values to be taken as they are (running statistics).
+    gradient answer that are values to be taken as they are (running statistics). `losses` holds,
+    where asked for, a row a client of the objective at every step, NaN beyond its last.
     """
 
     clients: Indices
@@ -229,6 +270,7 @@ class Trained:
     weights: Floats | None = None
     stable: Flags | None = None
     values: frozenset[str] = frozenset()
+    losses: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -253,4 +295,12 @@ class Scores:
         return Scores(self.clients[places], self.loss[places], accuracy)
 
 
-Answer = LossVectors | Trained | Recalled | Scores
+@dataclass(frozen=True)
+class Summaries:
+    """What the clients' summaries hold, by name: arrays with a row for each client."""
+
+    clients: Indices
+    values: Mapping[str, NDArray[Any]]
+
+
+Answer = LossVectors | Trained | Recalled | Scores | Summaries

@@ -6,7 +6,7 @@ networks that cannot be stacked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -15,11 +15,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
-from clove.federation.learner import NetworkLearner
+from clove.federation.learner import NetworkLearner, gradients_of
+from clove.federation.objectives import Batch
 from clove.federation.optimizer import Optimizer
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
-from clove.federation.simulation import Simulation, StepBatch, Work
+from clove.federation.questions import Train
+from clove.federation.simulation import Simulation
+from clove.federation.work import Updated, Work, joined_losses
 
 EVALUATION_BATCH = 1024
 
@@ -41,62 +44,71 @@ class Sequential(Simulation):
         for place in places:
             yield np.array([place])
 
-    def train_group(self, work: Work) -> Parameters:
+    def train_group(self, work: Work) -> Updated:
         """Train the clients of a group in turn."""
-        return stacks.stack([self._train_client(work, place) for place in range(len(work.clients))])
-
-    def gradient_group(self, work: Work) -> Parameters:
-        """Add up the gradients over each client's batches."""
-        return stacks.stack(
-            [self._client_gradient(work, place) for place in range(len(work.clients))]
+        found = [self._train_client(work, place) for place in range(len(work.clients))]
+        losses = [torch.stack(one)[None] for _, one in found] if work.reports else []
+        return Updated(
+            stacks.stack([model for model, _ in found]), joined_losses(losses) if losses else None
         )
 
-    def _load(self, model: Parameters) -> dict[str, Tensor]:
-        self.network.load_state_dict(dict(model))
-        self.network.train()
-        return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
+    def gradient_group(self, work: Work) -> Updated:
+        """Add up the gradients over each client's batches."""
+        return Updated(
+            stacks.stack([self._client_gradient(work, place) for place in range(len(work.clients))])
+        )
 
-    def _train_client(self, work: Work, place: int) -> dict[str, Tensor]:
-        own = self._load(stacks.one(work.starts, place))
-        optimizer = Optimizer([p.detach() for p in own.values()], work.question.training)
-        for loss, _ in self._losses_of_steps(work, place, own):
-            optimizer.step(
-                torch.autograd.grad(
-                    loss, list(own.values()), allow_unused=True, materialize_grads=True
-                )
-            )
-        return {name: t.detach().clone() for name, t in self.network.state_dict().items()}
+    def _train_client(self, work: Work, place: int) -> tuple[Parameters, list[Tensor]]:
+        assert isinstance(work.question, Train)
+        project, losses = work.question.project, []
+        start, state, own = self._begin(work, place)
+        moving = {name: p.detach() for name, p in own.items()}
+        optimizer = Optimizer(moving.values(), work.question.training)
+        for loss, _ in self._losses_of_steps(work, place, state, own):
+            optimizer.step(list(gradients_of(loss, own).values()))
+            for name, moved in project(moving).items() if project is not None else ():
+                moving[name].copy_(moved)
+            losses.append(loss.detach())
+        state = {name: t.detach() for name, t in state.items()}
+        return {n: state[n] if n in work.changing else t for n, t in start.items()}, losses
 
-    def _client_gradient(self, work: Work, place: int) -> dict[str, Tensor]:
-        own = self._load(stacks.one(work.starts, place))
+    def _client_gradient(self, work: Work, place: int) -> Parameters:
+        _, state, own = self._begin(work, place)
         total = {name: torch.zeros_like(p) for name, p in own.items()}
         samples = 0
-        for loss, size in self._losses_of_steps(work, place, own):
-            gradients = torch.autograd.grad(
-                loss, list(own.values()), allow_unused=True, materialize_grads=True
-            )
-            for name, part in zip(own, gradients, strict=True):
+        for loss, size in self._losses_of_steps(work, place, state, own):
+            for name, part in gradients_of(loss, own).items():
                 total[name] += size * part
             samples += size
-        state = {name: t.detach().clone() for name, t in self.network.state_dict().items()}
-        return state | {name: part / samples for name, part in total.items()}
+        values = {name: t.detach() for name, t in state.items()}
+        return values | {name: part / samples for name, part in total.items()}
+
+    def _begin(
+        self, work: Work, place: int
+    ) -> tuple[Parameters, dict[str, Tensor], dict[str, Tensor]]:
+        """Return where a client starts, a copy that training changes, and the trained part of it.
+
+        Running statistics in the copy are moved on by the network itself.
+        """
+        start = stacks.one(work.starts, place)
+        state = {name: tensor.clone() for name, tensor in start.items()}
+        own = {name: state[name].requires_grad_() for name in work.trained}
+        return start, state, own
 
     def _losses_of_steps(
-        self, work: Work, place: int, own: Mapping[str, Tensor]
+        self, work: Work, place: int, state: Parameters, own: Parameters
     ) -> Iterator[tuple[Tensor, int]]:
-        learner = NetworkLearner(self.network, self.task, precision=self.precision)
-        extras = self._extras(work, place)
+        self.network.train()
+        told = work.told.of(place)
+        sent = {name: tensor.clone() for name, tensor in told.sent.items() if name not in state}
+        fixed = sent | {name: t for name, t in state.items() if name not in own}
+        learner = NetworkLearner(self.network, self.task, fixed, self.precision, self, told)
+        extras = {**told.shared, **told.extras}
         for rows in work.plans.of(place):
             batch = self._batch(rows, self.train_pool)
             yield work.question.objective(learner, own, batch, extras), len(rows)
 
-    def _extras(self, work: Work, place: int) -> dict[str, Tensor]:
-        extras = work.question.extras
-        if extras is None:
-            return {}
-        return {**extras.shared, **stacks.one(extras.per_client, int(work.places[place]))}
-
-    def _batch(self, rows: Indices, pool: Pool) -> StepBatch:
+    def _batch(self, rows: Indices, pool: Pool) -> Batch:
         index = torch.as_tensor(rows, device=self.device)
         return self.batch(index, pool.x.new_ones(len(rows), dtype=self.dtype), pool)
 

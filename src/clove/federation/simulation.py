@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -21,53 +21,45 @@ from torch import Tensor
 
 from clove import seeds
 from clove.data import ClientData
-from clove.errors import CloveError
+from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
+from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
 from clove.federation.gathered import Gathered
+from clove.federation.heads import find_head, prefix
+from clove.federation.learner import NetworkLearner
 from clove.federation.memory import ClientMemory
 from clove.federation.norm import has_batch_norm
+from clove.federation.objectives import Batch, Prediction, Preparation
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.precision import draws_from
 from clove.federation.questions import (
     Answer,
     Evaluate,
+    Extras,
+    Filled,
     Floats,
     Gradients,
     Kept,
     Losses,
     LossVectors,
+    Part,
     Question,
     Recall,
     Recalled,
     Scores,
     Seeded,
+    Summary,
     Train,
     Trained,
+    Values,
 )
+from clove.federation.settling import settled
+from clove.federation.summarise import summarised
 from clove.federation.wire import Ledger
+from clove.federation.work import Told, Updated, Work
 from clove.tasks import Task, initial_parameters
-
-
-@dataclass(frozen=True)
-class StepBatch:
-    """Samples of one step, for one client or a stack of clients."""
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-
-
-@dataclass(frozen=True)
-class Work:
-    """A group of clients to train: where each starts, and its batches step by step."""
-
-    clients: Indices
-    starts: Parameters
-    plans: Plans
-    question: Train | Gradients
-    places: Indices  # where these clients stand in the question
 
 
 class Simulation(ABC):
@@ -146,12 +138,13 @@ class Simulation(ABC):
             raise CloveError(
                 f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
             ) from error
+        self._output_size = int(outputs.shape[-1]) if outputs.dim() else 1
         if self.task.correct is not None:
             for pool in (self.train_pool, self.test_pool):
                 self._check_labels(pool, outputs.shape[-1])
         self._try_loss(outputs, batch)
 
-    def _try_loss(self, outputs: Tensor, batch: StepBatch) -> None:
+    def _try_loss(self, outputs: Tensor, batch: Batch) -> None:
         """Take the loss of a few samples, so that one of the user's own fails before any round."""
         try:
             losses = self.task.loss(outputs, batch.y)
@@ -196,11 +189,11 @@ class Simulation(ABC):
     # ------------------------------------------------------------------ what an engine provides
 
     @abstractmethod
-    def train_group(self, work: Work) -> Parameters:
+    def train_group(self, work: Work) -> Updated:
         """Train each client of a group from its start; return the trained stack."""
 
     @abstractmethod
-    def gradient_group(self, work: Work) -> Parameters:
+    def gradient_group(self, work: Work) -> Updated:
         """Return each client's mean gradient over its batches (buffers: updated values)."""
 
     @abstractmethod
@@ -256,6 +249,9 @@ class Simulation(ABC):
         if isinstance(question, Recall):
             clients = question.clients[replying]
             return partial(Recalled, clients, self.memory.assignments(clients))
+        if isinstance(question, Summary):
+            summaries = summarised(self, question, replying)
+            return lambda: summaries
         trained = self._train(question, replying)
         return lambda: trained
 
@@ -357,60 +353,182 @@ class Simulation(ABC):
             "in memory: use smaller batches, or a smaller network"
         )
 
-    def run_work(self, work: Work) -> Parameters:
+    def run_work(self, work: Work) -> Updated:
         """Train a group, or measure its gradients."""
-        run = self.train_group if isinstance(work.question, Train) else self.gradient_group
-        return run(work)
+        if isinstance(work.question, Gradients):
+            return self.gradient_group(work)
+        return self.train_group(work) if work.question.settle is None else settled(self, work)
 
     def work(self, question: Train | Gradients, places: Indices) -> Work:
         """Return what the clients at these places have to do."""
-        clients = question.clients[places]
-        share = question.share if isinstance(question, Train) else 1.0
+        clients, starts = question.clients[places], self._starts(question, places)
+        told = self._told(question, places, starts)
+        trained, changing, first_time = self.trainable, self.state_names, None
+        if isinstance(question, Train):
+            if question.prepare is not None:
+                starts = self._prepared(question.prepare, starts, told)
+                told = replace(told, sent=starts if told.sent else {})
+            part = self.part(question.only)
+            trained, changing = [n for n in trained if n in part], part
+            if question.trains is not None:
+                first_time = ~self.memory.has(question.trains.name, clients)
+                starts = self.own(question.trains, clients, starts)
+                trained = changing = [n for n in starts if n in self.trainable]
         return Work(
             clients=clients,
-            starts=self._starts(question, places),
-            plans=self._plans(clients, share, question),
+            starts=starts,
+            plans=self.plans(clients, question),
             question=question,
-            places=places,
+            trained=tuple(trained),
+            changing=frozenset(changing),
+            told=told,
+            first_time=first_time,
         )
 
     def _starts(self, question: Train | Gradients, places: Indices) -> Parameters:
         models = question.models
         if not isinstance(models, Kept):
             return stacks.pick(models, question.start[places])
-        clients = question.clients[places]
-        new = np.flatnonzero(~self.memory.has(models.name, clients))
-        if len(new):
-            made = stacks.repeat(self.seeded(models.otherwise.seed, 0), len(new))
-            self.memory.keep(models.name, clients[new], made)
-        return self.memory.kept(models.name, clients)
+        return self.own(models, question.clients[places])
 
-    def _plans(self, clients: Indices, share: float, question: Train | Gradients) -> Plans:
-        training = question.training
-        if isinstance(question, Gradients):
-            training = replace(training, epochs=1)  # the parameters stand still: once is enough
-        rows = [self._training_rows(int(client), share) for client in clients]
-        plans = batch_plans(self.seed, self.round, clients, rows, training, self.normalises)
-        last = (plans.used - 1) % plans.batch_size + 1
-        if self.normalises and last.min() < 2:
+    def _prepared(self, prepare: Preparation, sent: Parameters, told: Told) -> Parameters:
+        """Let clients make their starts of the models sent and of what they keep."""
+        made = self.for_each(prepare, sent, dict(told.kept))
+        state = self.network.state_dict()
+        if made.keys() != state.keys():
+            wrong = sorted(made.keys() ^ state.keys())
             raise CloveError(
-                f"client {clients[last.argmin()]} would train on a batch of one sample, but the "
-                "network's batch normalisation needs at least two; use larger batches, or drop the "
-                "layer"
+                f"a preparation must return all parameters of the network and no others: see "
+                f"{', '.join(wrong)}"
+            )
+        return {name: made[name].to(tensor.dtype) for name, tensor in state.items()}
+
+    def _told(self, question: Train | Gradients, places: Indices, sent: Parameters) -> Told:
+        """Return what the clients at these places may look at beside their samples."""
+        extras = question.extras or Extras()
+        reads = question.reads if isinstance(question, Train) else ()
+        looks = getattr(question.objective, "uses_start", False)
+        looks = looks or (isinstance(question, Train) and question.trains is not None)
+        return Told(
+            extras=stacks.pick(self.tensors(extras.per_client), places),
+            shared=self.tensors(extras.shared),
+            sent=sent if looks else {},
+            kept={one.name: self.own(one, question.clients[places], sent) for one in reads},
+        )
+
+    def tensors(self, values: Values) -> dict[str, Tensor]:
+        """Return arrays and tensors as this federation's devices have them."""
+        return stacks.move(
+            {name: torch.as_tensor(value) for name, value in values.items()},
+            self.device,
+            self.dtype,
+        )
+
+    def own(self, kept: Kept, clients: Indices, sent: Parameters | None = None) -> Parameters:
+        """Return what each client keeps under a name, or takes as long as it keeps nothing."""
+        has = self.memory.has(kept.name, clients)
+        if has.all() and len(clients):
+            return self.memory.kept(kept.name, clients)
+        new = np.flatnonzero(~has)
+        made = self._otherwise(kept, clients, new, sent)
+        if not has.any():
+            return made
+        old = np.flatnonzero(has)
+        mine = self.memory.kept(kept.name, clients[old])
+        both = stacks.concatenate([mine, {name: made[name] for name in mine}])
+        return stacks.pick(both, np.argsort(np.concatenate([old, new])))
+
+    def _otherwise(
+        self, kept: Kept, clients: Indices, new: Indices, sent: Parameters | None
+    ) -> Parameters:
+        if isinstance(kept.otherwise, Seeded):
+            return stacks.repeat(self.seeded(kept.otherwise.seed, 0), len(new))
+        if isinstance(kept.otherwise, Filled):
+            state, value = self.network.state_dict(), kept.otherwise.value
+            names = [n for n in self.part(kept.otherwise.part) if n in self.trainable]
+            return {n: state[n].new_full((len(new), *state[n].shape), value) for n in names}
+        if sent is None:
+            raise CloveError(
+                f"client {clients[new[0]]} keeps nothing named {kept.name!r} yet, and the question "
+                "does not say what to take instead"
+            )
+        return stacks.pick(sent, new)
+
+    def for_each(self, function: Callable[..., Parameters], *stacked: Any) -> Parameters:
+        """Do something for each client of stacks, one after the other."""
+        number = stacks.count(stacked[0])
+        return stacks.stack(
+            [function(*(_one(stack, place) for stack in stacked)) for place in range(number)]
+        )
+
+    # ------------------------------------------------------------------- parts of the network
+
+    @cached_property
+    def head(self) -> str:
+        """The name of the network's head: its last linear layer, or what the task says."""
+        return find_head(self.network, self.train_pool.x[:1], self.task.head)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        if self.task.correct is None or self.train_pool.y is None:
+            raise CloveError(
+                f"this method needs classes, but the task is {self.task.name}: "
+                "run it with labels and task=classification"
+            )
+        return self._output_size
+
+    @property
+    def state_names(self) -> list[str]:
+        """The names of all parameters and buffers."""
+        return [*self.trainable, *self.buffers]
+
+    def part(self, which: Part) -> list[str]:
+        """Return the names of the parameters and buffers of a part of the network."""
+        every = self.state_names
+        if which == "all":
+            return every
+        if which in ("head", "body"):
+            head = prefix(self.head)
+            return [name for name in every if name.startswith(head) == (which == "head")]
+        wanted = (which,) if isinstance(which, str) else which
+        for name in wanted:
+            if not any(one == name or one.startswith(prefix(name)) for one in every):
+                raise unknown_name("part of the network", name, ["all", "head", "body", *every])
+        return [one for one in every if any(one == n or one.startswith(prefix(n)) for n in wanted)]
+
+    def plans(self, clients: Indices, question: Train | Gradients) -> Plans:
+        """Plan the batches of these clients."""
+        training, parts = question.training, getattr(question.objective, "parts", 1)
+        if isinstance(question, Gradients):  # the parameters stand still: once is enough
+            training = replace(training, epochs=1, steps=0)
+        rows = [self._training_rows(int(client), question) for client in clients]
+        plans = batch_plans(self.seed, self.round, clients, rows, training, self.normalises, parts)
+        last = (plans.used - 1) % plans.batch_size + 1
+        if self.normalises and last.min() < 2 * parts:
+            least = "two" if parts == 1 else f"two in each of {parts} parts"
+            raise CloveError(
+                f"client {clients[last.argmin()]} would train on a batch of "
+                f"{'one sample' if last.min() == 1 else f'{last.min()} samples'}, but the "
+                f"network's batch normalisation needs at least {least}; use larger batches, or "
+                "drop the layer"
             )
         return plans
 
-    def _training_rows(self, client: int, share: float) -> Indices:
+    def _training_rows(self, client: int, question: Train | Gradients) -> Indices:
         own = self.train_pool.rows(client)
-        if share >= 1:
+        if isinstance(question, Gradients) or question.share >= 1:
             return own
-        part, _ = split_by_share(self.seed, client, len(own), share)
+        index = (self.round,) if question.share_anew else ()
+        part, _ = split_by_share(self.seed, client, len(own), question.share, *index)
         return own[part]
 
     # ------------------------------------------------------------------------------ evaluation
 
     def _evaluate(self, question: Evaluate) -> Callable[[], Scores]:
         pool = self.test_pool if question.split == "test" else self.train_pool
+        if question.prepare or question.adapt or question.predict:
+            return evaluate_adapted(self, question, pool)
         clients, index, models = question.clients, question.index, question.models
         if isinstance(models, Kept):
             clients = clients[self.memory.has(models.name, clients)]
@@ -425,7 +543,7 @@ class Simulation(ABC):
         used, first = np.unique(index[order], return_index=True)
         own = [rows[a:b] for a, b in pairwise([*first, len(rows)])]
         parts = self.run_own(stacks.pick(models, used), own, pool)
-        scores = self._scores(clients[order], rows, parts)
+        scores = self.scores(clients[order], rows, parts)
         return lambda: scores().pick(np.argsort(order))
 
     def run_own(
@@ -436,7 +554,35 @@ class Simulation(ABC):
             self.run_samples(stacks.one(models, place), own, pool) for place, own in enumerate(rows)
         ]
 
-    def _scores(
+    @torch.no_grad()
+    def run_predictions(
+        self,
+        predict: Prediction,
+        models: Parameters,
+        rows: list[Indices],
+        pool: Pool,
+        told: Told,
+    ) -> list[tuple[Tensor, Tensor | None]]:
+        """Let each client predict its rows in a way of its own; return losses and correctness."""
+        self.network.eval()
+        found = []
+        for place, own in enumerate(rows):
+            index = torch.as_tensor(own, device=self.device)
+            batch = self.batch(index, pool.x.new_ones(len(own), dtype=self.dtype), pool)
+            mine = told.of(place)
+            learner = NetworkLearner(self.network, self.task, None, self.precision, self, mine)
+            outputs = predict(
+                learner, stacks.one(models, place), batch.x, {**mine.shared, **mine.extras}
+            )
+            found.append(self.judged(outputs, batch.y))
+        return found
+
+    def judged(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the loss and, where there is right and wrong, the correctness of each sample."""
+        right = None if self.task.correct is None else self.task.correct(outputs, y)
+        return self.task.loss(outputs, y), right
+
+    def scores(
         self, clients: Indices, rows: list[Indices], parts: list[tuple[Tensor, Tensor | None]]
     ) -> Callable[[], Scores]:
         """Make scores of what came of the clients' samples, in one trip from the device."""
@@ -457,13 +603,13 @@ class Simulation(ABC):
 
     # -------------------------------------------------------------------------------- samples
 
-    def batch(self, rows: Tensor | slice, weight: Tensor, pool: Pool) -> StepBatch:
+    def batch(self, rows: Tensor | slice, weight: Tensor, pool: Pool) -> Batch:
         """Gather samples by row."""
         x = pool.x[rows]
         if self.task.target == "x":
-            return StepBatch(x, x.flatten(1 if isinstance(rows, slice) else rows.dim()), weight)
+            return Batch(x, x.flatten(1 if isinstance(rows, slice) else rows.dim()), weight)
         assert pool.y is not None
-        return StepBatch(x, pool.y[rows], weight)
+        return Batch(x, pool.y[rows], weight)
 
     def saved(self) -> dict[str, Any]:
         """Return what must survive a restart."""
@@ -472,6 +618,13 @@ class Simulation(ABC):
     def restore(self, saved: dict[str, Any]) -> None:
         """Take back what `saved` returned."""
         self.memory.restore(saved)
+
+
+def _one(stack: Any, place: int) -> Any:
+    """Return one client's part of a stack, or of a mapping of stacks."""
+    if isinstance(stack, Tensor):
+        return stack[place]
+    return {name: _one(part, place) for name, part in stack.items()}
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

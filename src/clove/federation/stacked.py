@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from clove.errors import CloveError
+from clove.federation.heads import noting_input, prefix
 from clove.federation.norm import Tape, TapedBatchNorm
 
 Stack = Mapping[str, Tensor]
@@ -43,6 +46,14 @@ class Spread:
         """Return it with the clients' axis first."""
         assert self.at is not None
         return self.tensor.movedim(self.at, 0)
+
+    def placed(self, clients: int, axis: int) -> Tensor:
+        """Return it with the axis of so many clients here, also where they share the tensor."""
+        if self.at is None:
+            return self.tensor.unsqueeze(axis).expand(
+                *self.tensor.shape[:axis], clients, *self.tensor.shape[axis:]
+            )
+        return self.tensor.movedim(self.at, axis)
 
     def second(self) -> Tensor:
         """Return it with the clients' axis second, after the samples."""
@@ -102,6 +113,8 @@ class Linear(Layer):
 
     def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
         """Multiply each client's samples by its matrix."""
+        if tape.head is not None and self.name == prefix(tape.head):
+            tape.features = x
         weight, bias = own[f"{self.name}weight"], own.get(f"{self.name}bias")
         if x.at is None:
             y = x.tensor @ weight.flatten(0, 1).mT
@@ -321,6 +334,21 @@ class StackedNetwork:
         outputs, axis, self.tape.updates = self._by_compiler(own, x, at, self.tape.updates)
         return Spread(outputs, axis)
 
+    def with_features(self, own: Stack, x: Tensor, at: At, head: str) -> tuple[Spread, Spread]:
+        """Run likewise; return also what goes into the head."""
+        tape = self.tape
+        tape.head, tape.features = head, None
+        try:
+            outputs, features = self._run(own, x, at), tape.features
+        finally:
+            tape.head = tape.features = None
+        if features is None:
+            raise CloveError(
+                f"the head {head!r} is no linear layer of a plain nn.Sequential: its features "
+                "cannot be stacked. Use --engine sequential"
+            )
+        return outputs, features
+
     def _run(self, own: Stack, x: Tensor, at: At) -> Spread:
         spread = Spread(x, at)
         for layer in self.layers:
@@ -344,10 +372,11 @@ def can_compile(device: torch.device) -> bool:
 
 
 class OneOfStack(torch.autograd.Function):
-    """Lets code that vmap runs for one client call a `StackedNetwork` for all of them.
+    """Lets code that vmap runs for one client call something that runs for all of them.
 
-    Under vmap torch calls the rule below with the tensors of all clients; it is differentiated from
-    outside, like any other function of tensors.
+    Under vmap torch calls the rule below with the tensors of all clients: parameters by name, and
+    others (samples, weights). The rule runs what it is given on the stack; the result is
+    differentiated from outside, like any other function of tensors.
     """
 
     @staticmethod
@@ -363,20 +392,20 @@ class OneOfStack(torch.autograd.Function):
     def vmap(
         info: Any,
         in_dims: tuple[At, ...],
-        network: Callable[[Stack, Tensor, At], Spread],
+        run: Callable[..., tuple[Spread, ...]],
         names: tuple[str, ...],
-        x: Tensor,
         *tensors: Tensor,
-    ) -> tuple[Tensor, At]:
-        """Run the network for all clients."""
+    ) -> tuple[tuple[Tensor, ...], tuple[At, ...]]:
+        """Run for all clients: parameters come first, in the order of their names."""
+        spread = [Spread(t, at) for t, at in zip(tensors, in_dims[2:], strict=True)]
         own = {
-            name: tensor.expand(info.batch_size, *tensor.shape)
-            if at is None
-            else tensor.movedim(at, 0)
-            for name, tensor, at in zip(names, tensors, in_dims[3:], strict=True)
+            name: one.tensor.expand(info.batch_size, *one.tensor.shape)
+            if one.at is None
+            else one.front()
+            for name, one in zip(names, spread, strict=False)
         }
-        y = network(own, x, in_dims[2])
-        return y.tensor, y.at
+        found = run(own, *spread[len(names) :])
+        return tuple(one.tensor for one in found), tuple(one.at for one in found)
 
 
 def _by_vmap(module: nn.Module, name: str, own: Stack, x: Spread, tape: Tape) -> Spread:
@@ -386,20 +415,35 @@ def _by_vmap(module: nn.Module, name: str, own: Stack, x: Spread, tape: Tape) ->
     mine = {n: t for n, t in mine.items() if n in known}
     before, weight, axis = tape.updates, tape.weight, tape.at
 
-    def run(one: Stack, sample: Tensor, counts: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def run(
+        one: Stack, sample: Tensor, counts: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
         tape.updates, tape.weight = {}, counts
-        outputs: Tensor = functional_call(module, dict(one), (sample,))
-        return outputs, dict(tape.updates)
+        met: list[Tensor] = []
+        with _noting_head(module, name, tape, met):
+            outputs: Tensor = functional_call(module, dict(one), (sample,))
+        return outputs, dict(tape.updates), met[-1:]
 
     latest = {n: before.get(name + n, t) for n, t in mine.items()}
     try:
-        outputs, updates = vmap(
+        outputs, updates, features = vmap(
             run, in_dims=(0, x.at, None if weight is None else axis), randomness="different"
         )(latest, x.tensor, weight)
     finally:
         tape.updates, tape.weight = before, weight
     tape.updates = before | updates
+    if features:
+        tape.features = Spread(features[0], 0)
     return Spread(outputs, 0)
+
+
+def _noting_head(
+    module: nn.Module, name: str, tape: Tape, met: list[Tensor]
+) -> AbstractContextManager[None]:
+    """Note what goes into the head, if it is in this module and somebody wants to know."""
+    if tape.head is None or not prefix(tape.head).startswith(name):
+        return nullcontext()
+    return noting_input(module.get_submodule(tape.head[len(name) :]), met.append)
 
 
 def _layers(module: nn.Module, name: str) -> list[Layer]:

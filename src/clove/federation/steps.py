@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clove.federation import parameters as stacks
 from clove.federation.graphs import capture
 from clove.federation.optimizer import Optimizer
-from clove.federation.parameters import Indices, Parameters, upload
-from clove.federation.simulation import Work
+from clove.federation.parameters import Indices, upload
+from clove.federation.questions import Train
+from clove.federation.work import Told, Updated, Work
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
@@ -30,14 +30,18 @@ class GroupTraining:
     """A group of clients in training: their tensors, and the steps that act on them."""
 
     def __init__(self, engine: Vectorized, work: Work) -> None:
-        self.engine, self.objective = engine, work.question.objective
-        self.clients = len(work.clients)
+        assert isinstance(work.question, Train)
+        self.engine, self.question = engine, work.question
+        self.trained, self.changing = work.trained, work.changing
+        self.clients, self.reports = len(work.clients), work.reports
         self.stack = {name: t.clone() for name, t in work.starts.items()}
         self.optimizer = Optimizer(
-            [self.stack[name] for name in engine.trainable], work.question.training
+            [self.stack[name] for name in self.trained], work.question.training
         )
-        extras, shared = client_extras(work, np.arange(self.clients))
-        self.extras, self.shared = ({n: t.clone() for n, t in e.items()} for e in (extras, shared))
+        self.told: Told | None = None
+        self.losses = torch.full(
+            (self.clients,), torch.nan, dtype=engine.dtype, device=engine.device
+        )
         self.index = torch.zeros(
             (self.clients, work.plans.width), dtype=torch.int64, device=engine.device
         )
@@ -49,20 +53,16 @@ class GroupTraining:
     @staticmethod
     def key(work: Work) -> Any:
         """Name what the captured steps depend on."""
-        question, extras = work.question, work.question.extras
-        shapes = (
-            ()
-            if extras is None
-            else tuple(
-                (name, tuple(t.shape))
-                for name, t in [*extras.shared.items(), *extras.per_client.items()]
-            )
-        )
-        rules = replace(question.training, epochs=1, purpose="")
-        return len(work.clients), work.plans.width, rules, question.objective, shapes
+        question = work.question
+        assert isinstance(question, Train)
+        shapes = tuple((name, tuple(t.shape)) for name, t in work.told.by_name().items())
+        rules = replace(question.training, epochs=1, purpose="", steps=0)
+        functions = question.objective, question.project, work.reports
+        sizes = len(work.clients), work.plans.width
+        return *sizes, rules, functions, work.trained, work.changing, shapes
 
-    def train(self, work: Work) -> dict[str, Tensor]:
-        """Train the clients from their starts; return the trained stack."""
+    def train(self, work: Work) -> Updated:
+        """Train the clients from their starts; return the trained stack, and losses if asked."""
         steps = work.plans.steps
         order = np.argsort(-steps, kind="stable")
         self._begin(work, order)
@@ -70,23 +70,32 @@ class GroupTraining:
         plan = [work.plans.stacked(order[: self._rows(n)], at) for at, n in enumerate(active[:-1])]
         indices = [upload(rows, self.index.device) for rows, _ in plan]
         result = {name: torch.empty_like(t) for name, t in self.stack.items()}
+        losses = None
+        if work.reports:
+            losses = self.losses.new_full((self.clients, len(plan)), torch.nan)
         self.engine.one.train()
         for at, (_, sizes) in enumerate(plan):
             self._step(indices[at], sizes)
+            if losses is not None:
+                losses[: active[at], at] = self.losses[: active[at]]
             if active[at + 1] < active[at]:  # these are done: later steps may run over their rows
                 for name, tensor in self.stack.items():
                     done = slice(active[at + 1], active[at])
                     result[name][done] = tensor[done]
         back = upload(np.argsort(order), self.index.device)
-        return {name: t[back] for name, t in result.items()}
+        trained = {name: t[back] for name, t in result.items()}
+        return Updated(trained, None if losses is None else losses[back])
 
     def _begin(self, work: Work, order: Indices) -> None:
         where = upload(order, self.index.device)
         for name, tensor in self.stack.items():
             tensor.copy_(work.starts[name][where])
-        extras, shared = client_extras(work, order)
-        for kept, new in ((self.extras, extras), (self.shared, shared)):
-            for name, tensor in kept.items():
+        told = work.told.pick(order)
+        if self.told is None:  # from now on its tensors stay where they are
+            self.told = replace(told, shared={n: t.clone() for n, t in told.shared.items()})
+        else:
+            new = told.by_name()
+            for name, tensor in self.told.by_name().items():
                 tensor.copy_(new[name])
         self.optimizer.reset()
 
@@ -120,17 +129,24 @@ class GroupTraining:
 
     def _advance(self, rows: int, width: int, padded: bool) -> None:
         """Move the first rows of the stack by one step."""
-        engine = self.engine
+        engine, told = self.engine, self.told
+        assert told is not None
         sizes = self.sizes[:rows] if padded else torch.full_like(self.sizes[:rows], width)
         batch = engine.stacked_batch(self.index[:rows, :width], sizes)
         own = {name: t[:rows] for name, t in self.stack.items()}
-        extras = {name: t[:rows] for name, t in self.extras.items()}
-        gradients, updates = engine.gradients(
-            self.objective, own, batch, extras, self.shared, padded=padded
+        found = engine.gradients(
+            self.question.objective, self.trained, own, batch, told.first(rows), padded=padded
         )
-        self.optimizer.step([gradients[name] for name in engine.trainable], rows)
-        for name, update in updates.items():
-            self.stack[name][:rows] = update
+        self.optimizer.step([found.gradients[name] for name in self.trained], rows)
+        if self.question.project is not None:
+            moved = engine.for_each(self.question.project, {n: own[n] for n in self.trained})
+            for name, tensor in moved.items():
+                self.stack[name][:rows] = tensor
+        for name, update in found.updates.items():
+            if name in self.changing:
+                self.stack[name][:rows] = update
+        if self.reports:
+            self.losses[:rows] = found.losses
 
     def _capture(self, key: tuple[int, int, bool]) -> None:
         """Record a step. What the trial runs change is put back; if it cannot be, do without."""
@@ -145,11 +161,3 @@ class GroupTraining:
 
     def _changing(self) -> list[Tensor]:
         return [*self.stack.values(), *self.optimizer.state]
-
-
-def client_extras(work: Work, order: Indices) -> tuple[Parameters, Parameters]:
-    """Return what the server sent along: a row for each client in this order, and to all alike."""
-    extras = work.question.extras
-    if extras is None:
-        return {}, {}
-    return stacks.pick(extras.per_client, work.places[order]), dict(extras.shared)

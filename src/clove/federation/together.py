@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from clove import seeds
 from clove.federation import parameters as stacks
@@ -21,9 +22,10 @@ from clove.federation.gathered import Gathered
 from clove.federation.parameters import Indices
 from clove.federation.pool import Pool
 from clove.federation.precision import draws_from
-from clove.federation.questions import Answer, Question, Train
-from clove.federation.simulation import Simulation, Work, is_out_of_memory
+from clove.federation.questions import Answer, Extras, Question, Train
+from clove.federation.simulation import Simulation, is_out_of_memory
 from clove.federation.vectorized import Vectorized
+from clove.federation.work import Told, Updated, Work
 
 
 def can_join(federations: Sequence[Simulation]) -> bool:
@@ -79,11 +81,22 @@ def _alike(questions: Sequence[Question]) -> bool:
     first = questions[0]
     return isinstance(first, Train) and all(
         isinstance(one, Train)
-        and one.training == first.training
-        and one.objective is first.objective
-        and one.extras is None
+        and _kind(one) == _kind(first)
+        and one.settle is None  # which clients go on for how long depends on the run
         for one in questions
     )
+
+
+def _kind(question: Train) -> Any:
+    """Name what a stack of clients must have in common."""
+    extras = question.extras or Extras()
+    shapes = [
+        {name: tuple(value.shape[rows:]) for name, value in values.items()}
+        for values, rows in ((extras.shared, 0), (extras.per_client, 1))
+    ]
+    functions = (question.objective, question.project, question.report_losses)
+    read = [one.name for one in question.reads]
+    return question.training, functions, question.only, question.trains, read, shapes
 
 
 @dataclass(frozen=True)
@@ -151,19 +164,28 @@ def _halved(lead: Vectorized, parts: list[Part]) -> list[list[Part]]:
 
 
 def _merged(works: Sequence[Work]) -> Work:
+    told = [work.told.rows_of_shared(len(work.clients)) for work in works]
     return replace(
         works[0],
         clients=np.concatenate([work.clients for work in works]),
         starts=stacks.concatenate([work.starts for work in works]),
         plans=joined([work.plans for work in works]),
-        places=np.arange(sum(len(work.clients) for work in works)),
+        told=Told(
+            extras=stacks.concatenate([one.extras for one in told]),
+            sent=stacks.concatenate([one.sent for one in told]),
+            kept={
+                name: stacks.concatenate([one.kept[name] for one in told]) for name in told[0].kept
+            },
+        ),
     )
 
 
-def _split(trained: stacks.Parameters, works: Sequence[Work]) -> list[dict[str, Tensor]]:
+def _split(updated: Updated, works: Sequence[Work]) -> list[Updated]:
     ends = np.cumsum([len(work.clients) for work in works])
-    starts = [0, *ends[:-1]]
     return [
-        {name: t[start:end] for name, t in trained.items()}
-        for start, end in zip(starts, ends, strict=True)
+        Updated(
+            {name: t[start:end] for name, t in updated.models.items()},
+            None if updated.losses is None else updated.losses[start:end],
+        )
+        for start, end in pairwise([0, *ends])
     ]

@@ -9,8 +9,9 @@ weight in any loss or batch statistic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,18 @@ from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
 from clove.federation.forwards import Forwards, Found
-from clove.federation.learner import NetworkLearner
+from clove.federation.heads import noting_input
+from clove.federation.learner import NetworkLearner, gradients_of
 from clove.federation.norm import Tape, always_by_batch, taped
+from clove.federation.objectives import Batch, Objective, Prediction, task_loss
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.precision import networks_in
-from clove.federation.questions import Objective, Train
-from clove.federation.simulation import Simulation, StepBatch, Work, is_out_of_memory
-from clove.federation.stacked import OneOfStack, StackedNetwork
-from clove.federation.steps import GroupTraining, client_extras
+from clove.federation.questions import Train
+from clove.federation.simulation import Simulation, is_out_of_memory
+from clove.federation.stacked import OneOfStack, Spread, StackedNetwork
+from clove.federation.steps import GroupTraining
+from clove.federation.work import Told, Updated, Work
 from clove.tasks import Task
 
 EVALUATION_BATCH = {"cpu": 512, "cuda": 16384}  # what the caches like, and a GPU
@@ -77,7 +81,7 @@ class Vectorized(Simulation):
 
     # -------------------------------------------------------------------------------- training
 
-    def train_group(self, work: Work) -> Parameters:
+    def train_group(self, work: Work) -> Updated:
         """Train all clients of a group at once."""
         assert isinstance(work.question, Train)
         with self.said_plainly():
@@ -99,14 +103,13 @@ class Vectorized(Simulation):
         self._trainings.clear()
         self.forwards.forget()
 
-    def gradient_group(self, work: Work) -> Parameters:
+    def gradient_group(self, work: Work) -> Updated:
         """Add up gradients over all batches, each weighted by its samples."""
         order = np.argsort(-work.plans.steps, kind="stable")
         steps = work.plans.steps[order]
-        stack = stacks.pick(work.starts, order)
-        total = {name: torch.zeros_like(stack[name]) for name in self.trainable}
+        stack, told = stacks.pick(work.starts, order), work.told.pick(order)
+        total = {name: torch.zeros_like(stack[name]) for name in work.trained}
         samples = torch.zeros(len(order), device=self.device, dtype=self.dtype)
-        per_client, shared = client_extras(work, order)
         self.one.train()
         for step in range(int(steps.max())):
             active = int(np.sum(steps > step))
@@ -115,21 +118,25 @@ class Vectorized(Simulation):
             batch = self.stacked_batch(
                 torch.as_tensor(rows, device=self.device), torch.as_tensor(sizes).to(self.device)
             )
-            extras = {name: t[:active] for name, t in per_client.items()}
             with self.said_plainly():
-                gradients, updates = self.gradients(
-                    work.question.objective, own, batch, extras, shared, padded=True
+                found = self.gradients(
+                    work.question.objective,
+                    work.trained,
+                    own,
+                    batch,
+                    told.first(active),
+                    padded=True,
                 )
             size = torch.as_tensor(sizes).to(samples)
             samples[:active] += size
-            for name, part in gradients.items():
+            for name, part in found.gradients.items():
                 total[name][:active] += part * _like(size, part)
-            for name, update in updates.items():
+            for name, update in found.updates.items():
                 stack[name][:active] = update
         means = {name: part / _like(samples, part) for name, part in total.items()}
-        return stacks.pick(stack | means, np.argsort(order))
+        return Updated(stacks.pick(stack | means, np.argsort(order)))
 
-    def stacked_batch(self, rows: Tensor, sizes: Tensor) -> StepBatch:
+    def stacked_batch(self, rows: Tensor, sizes: Tensor) -> Batch:
         """Gather rows `[clients, batch]`, of which the first `sizes` count, clients on `axis`."""
         weight = (torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]).to(self.dtype)
         if self.axis == 1:
@@ -139,36 +146,48 @@ class Vectorized(Simulation):
     def gradients(
         self,
         objective: Objective,
+        trained: Sequence[str],
         own: Parameters,
-        batch: StepBatch,
-        extras: Parameters,
-        shared: Parameters,
+        batch: Batch,
+        told: Told,
         *,
         padded: bool,
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return gradients and new buffers of the stacked clients for one step."""
+    ) -> Step:
+        """Return gradients, new buffers and losses of the stacked clients for one step."""
         tape, at = self.tape, self.axis
-        fixed = {name: t for name, t in own.items() if name not in self.trainable}
-        free = {name: own[name].detach().requires_grad_() for name in self.trainable}
+        fixed = {name: t for name, t in own.items() if name not in trained}
+        free = {name: own[name].detach().requires_grad_() for name in trained}
 
         def loss(
-            free: Parameters, fixed: Parameters, parts: Sequence[Tensor], extras: Parameters
+            free: Parameters,
+            fixed: Parameters,
+            parts: Sequence[Tensor],
+            extras: Parameters,
+            sent: Parameters,
+            kept: Mapping[str, Parameters],
         ) -> Tensor:
-            batch = StepBatch(*parts)
-            learner = StackLearner(self, fixed, batch.weight)
-            return objective(learner, free, batch, {**shared, **extras})
+            batch = Batch(*parts)
+            mine = Told({**told.shared, **extras}, {}, sent, kept)
+            learner = StackLearner(self, {**sent, **fixed}, batch.weight, mine)
+            return objective(learner, free, batch, mine.extras)
 
-        tape.weight, tape.at, tape.padded, tape.updates = batch.weight, at, padded, {}
-        try:
-            losses = vmap(loss, in_dims=(0, 0, at, 0), randomness="different")(
-                free, fixed, (batch.x, batch.y, batch.weight), dict(extras)
+        with tape.recording(batch.weight, at, padded), torch.enable_grad():
+            losses = vmap(loss, in_dims=(0, 0, at, 0, 0, 0), randomness="different")(
+                free,
+                fixed,
+                (batch.x, batch.y, batch.weight),
+                dict(told.extras),
+                dict(told.sent),
+                dict(told.kept),
             )
-            found = torch.autograd.grad(
-                losses.sum(), list(free.values()), allow_unused=True, materialize_grads=True
-            )
-            return dict(zip(free, found, strict=True)), dict(tape.updates)
-        finally:
-            tape.weight, tape.updates = None, {}
+            updates = {name: t for name, t in tape.updates.items() if name in own}
+            return Step(gradients_of(losses.sum(), free), updates, losses.detach())
+
+    def for_each(self, function: Callable[..., Parameters], *stacks: Any) -> Parameters:
+        """Do something for each client, all at once."""
+        with self.said_plainly():
+            found: Parameters = vmap(function, randomness="different")(*stacks)
+            return found
 
     # ------------------------------------------------------------------------------ evaluation
 
@@ -270,6 +289,45 @@ class Vectorized(Simulation):
                 correct.append(self.task.correct(outputs, targets))
         return torch.cat(losses), torch.cat(correct) if correct else None
 
+    @torch.no_grad()
+    def run_predictions(
+        self,
+        predict: Prediction,
+        models: Parameters,
+        rows: list[Indices],
+        pool: Pool,
+        told: Told,
+    ) -> list[tuple[Tensor, Tensor | None]]:
+        """Let all clients predict their rows in a way of their own, side by side."""
+        self.one.eval()
+        index, weight = self._padded(rows)
+        chunk = max(EVALUATION_BATCH[self.device.type] // len(rows), 1)
+        parts = []
+        for some in torch.split(index, chunk, dim=1):
+            batch = self.batch(some, weight[:, :1], pool)
+            with self.said_plainly():
+                outputs = self._predicted(predict, models, batch.x, told)
+            losses, right = self.judged(outputs.flatten(0, 1), batch.y.flatten(0, 1))
+            parts.append([found.view(some.shape) for found in (losses, right) if found is not None])
+        whole = [torch.cat(some, 1) for some in zip(*parts, strict=True)]
+        own = [[found[at, : len(mine)] for found in whole] for at, mine in enumerate(rows)]
+        return [(losses, right[0] if right else None) for losses, *right in own]
+
+    def _predicted(self, predict: Prediction, models: Parameters, x: Tensor, told: Told) -> Tensor:
+        """Return what each client of a stack predicts for its samples `[clients, samples, ...]`."""
+
+        def one(
+            model: Parameters, x: Tensor, extras: Parameters, kept: Mapping[str, Parameters]
+        ) -> Tensor:
+            mine = Told({**told.shared, **extras}, {}, {}, kept)
+            learner = StackLearner(self, {}, None, mine)
+            return predict(learner, model, x, mine.extras)
+
+        found: Tensor = vmap(one, randomness="different")(
+            dict(models), x, dict(told.extras), dict(told.kept)
+        )
+        return found
+
     def _one_batch(self, model: Parameters) -> Callable[[Tensor, Tensor], Tensor]:
         def run(x: Tensor, weight: Tensor) -> Tensor:
             return run_one(self.one, self.tape, model, x, weight)
@@ -301,38 +359,128 @@ class Vectorized(Simulation):
             ) from error
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a step of stacked clients comes to: gradients, new buffers, and a loss for each."""
+
+    gradients: dict[str, Tensor]
+    updates: dict[str, Tensor]
+    losses: Tensor
+
+
 class StackLearner(NetworkLearner):
-    """What objectives see under vmap: a network for one client, which runs for all at once."""
+    """What objectives see under vmap: a network for one client, which runs for all at once.
 
-    def __init__(self, engine: Vectorized, fixed: Parameters, weight: Tensor) -> None:
-        super().__init__(engine.one, engine.task, fixed, engine.precision)
-        self.engine, self.weight = engine, weight
+    `weight` are the samples of the batch that count; None: this is an evaluation.
+    """
 
-    def outputs(self, parameters: Parameters, x: Tensor) -> Tensor:
+    engine: Vectorized
+
+    def __init__(
+        self, engine: Vectorized, fixed: Parameters, weight: Tensor | None, told: Told
+    ) -> None:
+        super().__init__(engine.one, engine.task, fixed, engine.precision, engine, told)
+        self.weight = weight
+
+    def outputs(self, parameters: Parameters, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """Run the network with these parameters."""
-        engine, own = self.engine, {**self.fixed, **parameters}
-        with networks_in(engine.precision, x.device):
-            if torch._C._functorch.maybe_current_level() == 1:
-                outputs: Tensor = OneOfStack.apply(  # type: ignore[no-untyped-call]
-                    engine.stack, tuple(own), x, *own.values()
-                )
-            else:  # an objective that differentiates by itself: the rule above is not for it
-                weight = self.weight if len(x) == len(self.weight) else x.new_ones(len(x))
-                outputs = run_one(engine.one, engine.tape, own, x, weight)
-        return outputs.to(engine.dtype)
+
+        def run(own: Parameters, x: Spread, *weight: Spread) -> tuple[Spread]:
+            with self._weighing(own, *weight):
+                return (self.engine.stack(own, x.tensor, x.at),)
+
+        if _alone():
+            return self._run(run, parameters, x, weight)[0]
+        return self._plainly(parameters, x, weight)
+
+    def outputs_and_features(
+        self, parameters: Parameters, x: Tensor, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return outputs and features, from one pass."""
+        head = self.engine.head
+
+        def run(own: Parameters, x: Spread, *weight: Spread) -> tuple[Spread, Spread]:
+            with self._weighing(own, *weight):
+                return self.engine.stack.with_features(own, x.tensor, x.at, head)
+
+        if _alone():
+            outputs, features = self._run(run, parameters, x, weight)
+            return outputs, features
+        met: list[Tensor] = []
+        with noting_input(self.head, met.append):
+            outputs = self._plainly(parameters, x, weight)
+        return outputs, met[-1].to(self.engine.dtype)
+
+    def gradient(self, parameters: Parameters, batch: Batch) -> dict[str, Tensor]:
+        """Return the gradient of the task's loss, as numbers, and leave no trace in statistics."""
+        if not _alone():
+            raise CloveError("learner.gradient cannot be called where something differentiates it")
+        engine, names = self.engine, tuple(parameters)
+        fixed = {name: t for name, t in self.fixed.items() if name not in parameters}
+
+        def run(own: Parameters, *samples: Spread) -> tuple[Spread, ...]:
+            clients = len(next(iter(own.values())))
+            parts = (one.placed(clients, engine.axis) for one in samples)
+            found = engine.gradients(
+                task_loss, names, own, Batch(*parts), Told(), padded=engine.tape.padded
+            )
+            return tuple(Spread(found.gradients[name], 0) for name in names)
+
+        own = {**parameters, **fixed}
+        samples = (batch.x, batch.y, batch.weight)
+        found = OneOfStack.apply(  # type: ignore[no-untyped-call]
+            run, tuple(own), *own.values(), *samples
+        )
+        return dict(zip(names, found, strict=True))
+
+    def _run(
+        self,
+        run: Callable[..., tuple[Spread, ...]],
+        parameters: Parameters,
+        x: Tensor,
+        weight: Tensor | None,
+    ) -> list[Tensor]:
+        """Run something for all clients at once, with the samples of this one that count."""
+        own, weight = {**self.fixed, **parameters}, self._counting(x, weight)
+        weights = () if weight is None else (weight,)
+        with networks_in(self.precision, x.device):
+            found = OneOfStack.apply(  # type: ignore[no-untyped-call]
+                run, tuple(own), *own.values(), x, *weights
+            )
+        return [tensor.to(self.engine.dtype) for tensor in found]
+
+    def _weighing(self, own: Parameters, *weight: Spread) -> AbstractContextManager[None]:
+        tape, clients = self.engine.tape, len(next(iter(own.values())))
+        if not weight:
+            return tape.weighing(None, 0)
+        return tape.weighing(weight[0].placed(clients, self.engine.axis), self.engine.axis)
+
+    def _counting(self, x: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Return which samples count: as told, as in the batch, or all where there are others."""
+        if weight is not None or self.weight is None or len(x) == len(self.weight):
+            return self.weight if weight is None else weight
+        return x.new_ones(len(x), dtype=self.engine.dtype)
+
+    def _plainly(self, parameters: Parameters, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Run for this client alone: an objective differentiates by itself."""
+        own, counting = {**self.fixed, **parameters}, self._counting(x, weight)
+        with networks_in(self.precision, x.device):
+            outputs = run_one(self.engine.one, self.engine.tape, own, x, counting)
+        return outputs.to(self.engine.dtype)
+
+
+def _alone() -> bool:
+    """Say whether vmap over clients is all that is going on."""
+    return bool(torch._C._functorch.maybe_current_level() == 1)
 
 
 def run_one(
-    network: torch.nn.Module, tape: Tape, model: Parameters, x: Tensor, weight: Tensor
+    network: torch.nn.Module, tape: Tape, model: Parameters, x: Tensor, weight: Tensor | None
 ) -> Tensor:
     """Run one model with batch statistics of the samples that count, and leave no trace."""
-    before = tape.weight, tape.updates
-    tape.weight, tape.updates = weight, {}
-    try:
+    with tape.recording(weight, 0, padded=True):
         outputs: Tensor = functional_call(network, dict(model), (x,))
         return outputs
-    finally:
-        tape.weight, tape.updates = before
 
 
 def _like(values: Tensor, stack: Tensor) -> Tensor:

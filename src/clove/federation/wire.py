@@ -8,11 +8,9 @@ no second copy to train one of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import Tensor
 
 from clove.federation.parameters import Indices, Parameters, count, model_bytes
 from clove.federation.questions import (
@@ -25,8 +23,11 @@ from clove.federation.questions import (
     LossVectors,
     Question,
     Seeded,
+    Summaries,
+    Summary,
     Train,
     Trained,
+    Values,
 )
 
 NUMBER = 8
@@ -53,13 +54,13 @@ class Ledger:
     def count(self, question: Question, answer: Answer) -> None:
         """Add a question to all clients asked, and the answer of all that replied."""
         if isinstance(question, Evaluate):
-            self.evaluation_down += self._models_down(
-                question.models, question.clients, 1, remember=False
-            )
+            models = self._models_down(question.models, question.clients, 1, remember=False)
+            extras = _extras_bytes(question.extras, len(question.clients))
+            self.evaluation_down += models + extras
             self.evaluation_up += 2 * NUMBER * len(answer.clients)
             return
         self.down += self._down(question)
-        self.up += _up(question, answer)
+        self.up += _up(answer)
 
     def _down(self, question: Question) -> int:
         asked = len(question.clients)
@@ -70,6 +71,9 @@ class Ledger:
         if isinstance(question, Train | Gradients):
             models = self._models_down(question.models, question.clients, 1)
             return models + NUMBER * asked + _extras_bytes(question.extras, asked)
+        if isinstance(question, Summary) and question.models is not None:
+            models = self._models_down(question.models, question.clients, 1)
+            return models + (0 if question.start is None else NUMBER * asked)
         return 0
 
     def _models_down(
@@ -98,18 +102,19 @@ def _extras_bytes(extras: Extras | None, asked: int) -> int:
     return asked * _tensor_bytes(extras.shared) + _tensor_bytes(extras.per_client)
 
 
-def _tensor_bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+def _tensor_bytes(values: Values) -> int:
+    return sum(value.nbytes for value in values.values())
 
 
-def _up(question: Question, answer: Answer) -> int:
+def _up(answer: Answer) -> int:
     replied = len(answer.clients)
     if isinstance(answer, LossVectors):
         return NUMBER * answer.losses.size
     if isinstance(answer, Trained):
-        sent = isinstance(question, Gradients) or (
-            isinstance(question, Train) and question.keep is None
-        )
-        model = model_bytes(answer.models) if sent and answer.models is not None else 0
-        return replied * (model + NUMBER * (2 if answer.stable is not None else 1))
+        model = 0 if answer.models is None else model_bytes(answer.models)
+        losses = 0 if answer.losses is None else int(np.sum(~np.isnan(answer.losses)))
+        numbers = 2 if answer.stable is not None else 1
+        return replied * (model + NUMBER * numbers) + NUMBER * losses
+    if isinstance(answer, Summaries):
+        return sum(value.nbytes for value in answer.values.values())
     return NUMBER * replied

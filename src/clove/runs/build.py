@@ -24,6 +24,7 @@ from clove.data import (
     load_dataset,
     mix,
     mixing_options,
+    pool_training_data,
     read_clients,
 )
 from clove.errors import CloveError
@@ -215,6 +216,23 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     device = find_device(settings.device)
     precision = find_precision(settings.precision, device)
     dtype = dtype_of(precision)
+
+    def initial(count: int, how: str) -> Parameters:
+        return move(initial_models(clients.task, count, how, settings.seed), device, dtype)
+
+    setup = Setup(
+        clients=len(clients.clients),
+        groups=None if clients.groups is None else len(np.unique(clients.groups)),
+        training=settings.training,
+        seed=settings.seed,
+        initial=initial,
+        classes=clients.outputs if clients.task.correct is not None else None,
+    )
+    algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
+    pools = algorithm.pools(clients.groups)
+    if pools is not None:
+        clients = replace(clients, clients=pool_training_data(clients.clients, pools))
+        algorithm = replace(algorithm, setup=replace(setup, pools=pools))
     federation, choice = make_engine(
         settings.engine,
         clients.clients,
@@ -249,18 +267,6 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         data={name: value for name, value in clients.data.items() if value is not None},
         threads=choice.threads,
     )
-
-    def initial(count: int, how: str) -> Parameters:
-        return move(initial_models(clients.task, count, how, settings.seed), device, dtype)
-
-    setup = Setup(
-        clients=len(clients.clients),
-        groups=None if clients.groups is None else len(np.unique(clients.groups)),
-        training=settings.training,
-        seed=settings.seed,
-        initial=initial,
-    )
-    algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
     return Prepared(settings, clients, federation, algorithm, choice)
 
 

@@ -20,7 +20,7 @@ from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, 
 from clove.federation.engines import EngineChoice
 from clove.federation.parameters import Indices
 from clove.federation.precision import kernels_of
-from clove.federation.questions import Gradients, Question, Train
+from clove.federation.questions import Gradients, Question, Summary, Train
 from clove.federation.together import begin_answers, join
 from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
@@ -87,7 +87,13 @@ class Progress:
         return memory.kept("model", everyone)
 
 
-PHASES = {Losses: "losses", Train: "training", Gradients: "training", Evaluate: "evaluation"}
+PHASES = {
+    Losses: "losses",
+    Summary: "losses",  # what clients measure without training
+    Train: "training",
+    Gradients: "training",
+    Evaluate: "evaluation",
+}
 
 
 class Stopwatch:

@@ -26,6 +26,8 @@ class Task:
     `loss` maps outputs and targets of a batch to one loss per sample. `correct`, where the task has
     right and wrong answers, maps them to 1 or 0 per sample. `target` says what the outputs are
     compared with: the labels `y`, or the sample `x` itself (reconstruction: no labels needed).
+    `head` names the layer of the network that methods take as its head, the rest being its body;
+    None: the last linear layer.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Task:
     loss: SampleLoss
     correct: SampleLoss | None = None
     target: Literal["x", "y"] = "y"
+    head: str | None = None
 
     @property
     def metric(self) -> str:

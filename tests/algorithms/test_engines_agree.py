@@ -1,0 +1,62 @@
+"""Every method gives the same on both engines, to rounding."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clove.algorithms import Algorithm, Clove, FedAvg, FedProx, Ifca, Local, PerFedAvg
+from clove.federation import Sequential, Vectorized
+from tests.federation.worlds import WORLDS, assert_same_models, some_clients
+
+from .on_engines import play_rounds
+
+METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
+    "clove": (Clove, {}),
+    "ifca": (Ifca, {}),
+    "fedavg": (FedAvg, {}),
+    "local": (Local, {}),
+    "fedprox": (FedProx, {"mu": 0.3}),
+    "per-fedavg, first-order": (PerFedAvg, {"personal_learning_rate": 0.2, "personal_steps": 3}),
+    "per-fedavg, hessian-free": (
+        PerFedAvg,
+        {"personal_learning_rate": 0.2, "meta_gradient": "hessian-free"},
+    ),
+}
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn with batch norm"])
+@pytest.mark.parametrize("name", METHODS)
+def test_engines_agree_on_rounds_of_each_method(name, network):
+    assert_same_rounds(rounds_of(name, network, Vectorized), rounds_of(name, network, Sequential))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("network", ["mlp", "cnn with batch norm"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_gpu_agrees_with_the_cpu_on_rounds_of_each_method(name, network):
+    expected = rounds_of(name, network, Sequential)
+    assert_same_rounds(rounds_of(name, network, Vectorized, device="cuda"), expected)
+
+
+def rounds_of(name, network, engine_type, **options):
+    """Run a few rounds of a method, in double precision."""
+    task, shape, classes = WORLDS[network]
+    clients = some_clients((7, 20, 9, 16, 17), shape, classes)
+    method, own = METHODS[name]
+    return play_rounds(engine_type(clients, task, dtype=torch.float64, **options), method, **own)
+
+
+def assert_same_rounds(found, expected):
+    for field in fields(expected[0]):
+        one, other = getattr(expected[0], field.name), getattr(found[0], field.name)
+        if isinstance(one, dict):
+            assert_same_models(other, one, 1e-6)
+    np.testing.assert_allclose(found[1].loss, expected[1].loss, rtol=1e-6)
+    np.testing.assert_allclose(found[1].accuracy, expected[1].accuracy)
+    assert found[2] == expected[2]
