@@ -97,7 +97,11 @@ WALLS = {
     # The last two only where they are installed, for Flower's partitioners.
     "data": {"numpy", "scipy", "sklearn", "pandas", "PIL", *COMMON, "datasets", "flwr_datasets"},
     "tasks": {"torch", "clove.errors"},
-    "federation": {"numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"},
+    "federation": {
+        *("numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"),
+        # For clients that are elsewhere, where Flower is installed.
+        *("flwr", "clove.trees", "clove.__version__"),
+    },
     # Torch for local objectives, which are functions of tensors.
     "algorithms": {"numpy", "torch", "clove.clustering", "clove.federation", *COMMON},
     "report": {"numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"},

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clove import flower
     from clove.algorithms import register
     from clove.data import ClientData
     from clove.errors import CloveError, CloveWarning
@@ -49,6 +50,7 @@ __all__ = [
     "Task",
     "classification",
     "compare",
+    "flower",
     "load",
     "reconstruction",
     "register",
@@ -59,6 +61,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "flower":  # a part of the package, and not in it until imported
+        return import_module("clove.flower")
     if name not in _HOMES:
         raise AttributeError(f"module 'clove' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -42,7 +42,7 @@ def test_after_stability_each_client_is_sent_one_model_and_sends_no_losses():
     assert down[:2] == [CLIENTS * (MODELS * MODEL + NUMBER)] * 2
     assert up[:2] == [CLIENTS * (MODELS * NUMBER + TRAIN_UP)] * 2
     assert down[2:] == [CLIENTS * TRAIN_DOWN] * 2
-    assert up[2:] == [CLIENTS * (NUMBER + TRAIN_UP)] * 2  # the number: which model it has
+    assert up[2:] == [CLIENTS * TRAIN_UP] * 2  # which model it has, the server told it before
 
 
 def test_trained_probes_travel_once_up_and_once_down_to_everybody():
@@ -72,4 +72,5 @@ def test_newcomers_after_stability_are_sent_the_saved_models_for_their_losses():
     new = len(second - first)
     assert new > 0
     assert result.history["bytes_down"][1] == 10 * TRAIN_DOWN + new * MODELS * MODEL
-    assert result.history["bytes_up"][1] == 10 * (NUMBER + TRAIN_UP) + new * MODELS * NUMBER
+    # A newcomer is asked which model it has, and says none; then it sends its losses.
+    assert result.history["bytes_up"][1] == 10 * TRAIN_UP + new * (1 + MODELS) * NUMBER

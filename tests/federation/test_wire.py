@@ -131,15 +131,28 @@ def test_numbers_are_counted_in_the_precision_they_have():
     assert counted((Losses(models, COHORT), vectors(2))) == (3 * 2 * (5 * 8 + 8), 3 * 2 * 8)
 
 
-def test_recalling_takes_a_number_up():
-    assert counted((Recall(COHORT), Recalled(COHORT, START))) == (0, 3 * 8)
+def test_recalling_takes_a_number_up_from_those_never_told_a_model():
+    assert counted((Recall(COHORT), Recalled(COHORT, START))) == (0, 0)
+    assert counted((Recall(COHORT), Recalled(COHORT, np.array([-1, 3, -1])))) == (0, 2 * 8)
 
 
 def test_evaluation_is_kept_apart():
     ledger = Ledger()
     ledger.count(Evaluate(stack(5), COHORT), scores())
     assert (ledger.down, ledger.up) == (0, 0)
-    assert (ledger.evaluation_down, ledger.evaluation_up) == (3 * MODEL, 3 * 16)
+    assert (ledger.evaluation_down, ledger.evaluation_up) == (3 * (MODEL + 8), 3 * 16)
+
+
+def test_a_score_without_accuracy_is_one_number():
+    ledger = Ledger()
+    ledger.count(Evaluate(stack(1), COHORT, START * 0), Scores(COHORT, np.zeros(3), None))
+    assert ledger.evaluation_up == 3 * 8
+
+
+def test_only_clients_that_have_a_model_are_asked_how_good_it_is():
+    ledger, some = Ledger(), COHORT[:2]
+    ledger.count(Evaluate(stack(5), COHORT), Scores(some, np.zeros(2), np.zeros(2)))
+    assert (ledger.evaluation_down, ledger.evaluation_up) == (2 * (MODEL + 8), 2 * 16)
 
 
 def test_evaluation_does_not_make_training_look_cheaper():
@@ -182,7 +195,7 @@ def test_a_new_round_starts_from_nothing():
         ledger.count(Losses(models, COHORT), vectors(5))
         ledger.count(Evaluate(stack(1), COHORT), scores())
         assert (ledger.down, ledger.up) == (3 * 5 * MODEL, 3 * 5 * 8)
-        assert (ledger.evaluation_down, ledger.evaluation_up) == (3 * MODEL, 3 * 16)
+        assert (ledger.evaluation_down, ledger.evaluation_up) == (3 * (MODEL + 8), 3 * 16)
 
 
 def test_stragglers_are_sent_the_question_and_send_no_answer():
@@ -205,4 +218,4 @@ def test_engines_count_what_they_answer(engine_type):
     ledger = engine.ledger
     assert ledger.down == 5 * 2 * numbers * 4 + 5 * 8
     assert ledger.up == 5 * 2 * 8 + 5 * (numbers * 4 + 8)
-    assert (ledger.evaluation_down, ledger.evaluation_up) == (0, 5 * 16)
+    assert (ledger.evaluation_down, ledger.evaluation_up) == (5 * 8, 5 * 16)

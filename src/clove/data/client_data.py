@@ -103,17 +103,22 @@ def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
 
 
 def holdout(
-    clients: Sequence[ClientData], share: float = 0.2, *, seed: int
+    clients: Sequence[ClientData],
+    share: float = 0.2,
+    *,
+    seed: int,
+    numbers: Sequence[int] | None = None,
 ) -> tuple[list[ClientData], int]:
     """Hold out a share of the training points of every client that brings no test points.
 
     Returns the clients and how many of them had points held out, so that the caller can say so.
+    `numbers` are the clients' in their federation, where these are only some of it.
     """
     if not 0 < share < 1:
         raise CloveError(f"the share held out for testing must lie between 0 and 1, got {share}")
     complete = [
         _hold_out(index, client, share, seed) if client.test is None else client
-        for index, client in enumerate(clients)
+        for index, client in zip(numbers or range(len(clients)), clients, strict=True)
     ]
     return complete, sum(client.test is None for client in clients)
 

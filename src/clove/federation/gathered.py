@@ -101,7 +101,8 @@ class Gathered:
     def _finite(self, places: Indices, updated: Updated, finite: Flags) -> tuple[Updated, Indices]:
         if finite.all():
             return updated, places
-        names = ", ".join(map(str, self.question.clients[places[~finite]]))
+        numbers = self.federation.numbers[self.question.clients[places[~finite]]]
+        names = ", ".join(map(str, numbers))
         warnings.warn(
             f"round {self.federation.round}: training diverged on client {names}; "
             "its parameters are left out of this round (try a smaller learning rate)",

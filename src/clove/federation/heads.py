@@ -45,6 +45,22 @@ def find_head(network: nn.Module, x: Tensor, named: str | None = None) -> str:
     return met[-1]
 
 
+def part_names(
+    which: str | tuple[str, ...], every: list[str], head: Callable[[], str]
+) -> list[str]:
+    """Return those of a network's parameters and buffers that are of a part of it."""
+    if which == "all":
+        return every
+    if which in ("head", "body"):
+        start = prefix(head())
+        return [name for name in every if name.startswith(start) == (which == "head")]
+    wanted = (which,) if isinstance(which, str) else which
+    for name in wanted:
+        if not any(one == name or one.startswith(prefix(name)) for one in every):
+            raise unknown_name("part of the network", name, ["all", "head", "body", *every])
+    return [one for one in every if any(one == n or one.startswith(prefix(n)) for n in wanted)]
+
+
 def prefix(module: str) -> str:
     """Return what the names of a module's parameters begin with."""
     return f"{module}." if module else ""

@@ -32,7 +32,7 @@ def concatenate(stacks: Sequence[Parameters]) -> dict[str, Tensor]:
 
 def count(models: Parameters) -> int:
     """Return how many models a stack holds."""
-    return len(next(iter(models.values())))
+    return len(next(iter(models.values()), ()))
 
 
 def upload(array: NDArray[Any], device: torch.device) -> Tensor:

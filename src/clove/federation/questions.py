@@ -102,6 +102,11 @@ class Unseen:
     model: Indices
     share: float
 
+    def pick(self, places: Indices) -> Unseen | None:
+        """Return what the clients at these places need to know; None where none has an entry."""
+        own = self.model[places]
+        return Unseen(own, self.share) if (own >= 0).any() else None
+
 
 @dataclass(frozen=True)
 class Extras:
@@ -110,8 +115,16 @@ class Extras:
     shared: Values = field(default_factory=dict)
     per_client: Values = field(default_factory=dict)
 
+    def pick(self, places: Indices) -> Extras:
+        """Return what the clients at these places are sent."""
+        return Extras(self.shared, {name: v[places] for name, v in self.per_client.items()})
+
 
 # ----------------------------------------------------------------------------------- questions
+#
+# Every array of a question has an entry for each client asked, and parts that hold something for
+# each client can `pick` that of some. So a network can send each client its own share of any
+# question. `reduce` is the server's business.
 
 
 @dataclass(frozen=True)
@@ -304,3 +317,11 @@ class Summaries:
 
 
 Answer = LossVectors | Trained | Recalled | Scores | Summaries
+ANSWER_TO: dict[type, type[Answer]] = {
+    Losses: LossVectors,
+    Train: Trained,
+    Gradients: Trained,
+    Recall: Recalled,
+    Evaluate: Scores,
+    Summary: Summaries,
+}

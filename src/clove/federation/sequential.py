@@ -7,6 +7,7 @@ networks that cannot be stacked.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -58,17 +59,22 @@ class Sequential(Simulation):
             stacks.stack([self._client_gradient(work, place) for place in range(len(work.clients))])
         )
 
+    def _own_draws(self, work: Work, place: int) -> AbstractContextManager[None]:
+        """Let dropout draw for this client as it would if the client were alone."""
+        return self.draws(int(self.numbers[work.clients[place]]))
+
     def _train_client(self, work: Work, place: int) -> tuple[Parameters, list[Tensor]]:
         assert isinstance(work.question, Train)
         project, losses = work.question.project, []
         start, state, own = self._begin(work, place)
         moving = {name: p.detach() for name, p in own.items()}
         optimizer = Optimizer(moving.values(), work.question.training)
-        for loss, _ in self._losses_of_steps(work, place, state, own):
-            optimizer.step(list(gradients_of(loss, own).values()))
-            for name, moved in project(moving).items() if project is not None else ():
-                moving[name].copy_(moved)
-            losses.append(loss.detach())
+        with self._own_draws(work, place):
+            for loss, _ in self._losses_of_steps(work, place, state, own):
+                optimizer.step(list(gradients_of(loss, own).values()))
+                for name, moved in project(moving).items() if project is not None else ():
+                    moving[name].copy_(moved)
+                losses.append(loss.detach())
         state = {name: t.detach() for name, t in state.items()}
         return {n: state[n] if n in work.changing else t for n, t in start.items()}, losses
 
@@ -76,10 +82,11 @@ class Sequential(Simulation):
         _, state, own = self._begin(work, place)
         total = {name: torch.zeros_like(p) for name, p in own.items()}
         samples = 0
-        for loss, size in self._losses_of_steps(work, place, state, own):
-            for name, part in gradients_of(loss, own).items():
-                total[name] += size * part
-            samples += size
+        with self._own_draws(work, place):
+            for loss, size in self._losses_of_steps(work, place, state, own):
+                for name, part in gradients_of(loss, own).items():
+                    total[name] += size * part
+                samples += size
         values = {name: t.detach() for name, t in state.items()}
         return values | {name: part / samples for name, part in total.items()}
 

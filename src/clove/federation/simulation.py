@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -21,12 +22,12 @@ from torch import Tensor
 
 from clove import seeds
 from clove.data import ClientData
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
 from clove.federation.gathered import Gathered
-from clove.federation.heads import find_head, prefix
+from clove.federation.heads import find_head, part_names
 from clove.federation.learner import NetworkLearner
 from clove.federation.memory import ClientMemory
 from clove.federation.norm import has_batch_norm
@@ -77,11 +78,15 @@ class Simulation(ABC):
         dtype: torch.dtype = torch.float32,
         precision: str = "",
         stragglers: float = 0.0,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         if not 0 <= stragglers < 1:
             raise CloveError(f"stragglers must be a share in [0, 1), not {stragglers}")
         self.task, self.seed = task, seed
         self.names = [client.name for client in clients]
+        # Chance depends on a client's number in its federation, of which we may hold a part only.
+        self.numbers = np.arange(len(clients)) if numbers is None else np.array(numbers)
+        self.true_groups = _known_groups(clients)
         self.device, self.dtype = torch.device(device), dtype
         self.precision = precision or ("fp64" if dtype == torch.float64 else "fp32")
         self.models_at_once: int | None = 1  # in loss vectors; None: all
@@ -110,8 +115,8 @@ class Simulation(ABC):
         lone = np.flatnonzero(self.train_pool.sizes < 2)
         if self.normalises and len(lone):
             raise CloveError(
-                f"client {lone[0]} has a single training sample, but the network's batch "
-                "normalisation needs at least two; drop that client or the layer"
+                f"client {self.numbers[lone[0]]} has a single training sample, but the network's "
+                "batch normalisation needs at least two; drop that client or the layer"
             )
         if len(list(self.network.parameters())) < len(
             list(self.network.named_parameters(remove_duplicate=False))
@@ -183,7 +188,8 @@ class Simulation(ABC):
         name = "" if self.names[client] is None else f" ({self.names[client]})"
         raise CloveError(
             f"labels run from {low} to {high}, but the network has {logits} outputs; "
-            f"classification needs whole labels 0 to {logits - 1}: see client {client}{name}"
+            f"classification needs whole labels 0 to {logits - 1}: see client "
+            f"{self.numbers[client]}{name}"
         )
 
     # ------------------------------------------------------------------ what an engine provides
@@ -213,9 +219,9 @@ class Simulation(ABC):
         """How many clients there are."""
         return self.memory.clients
 
-    def begin_round(self, number: int) -> None:
-        """Tell the federation that a round begins (from 1)."""
-        self.round, self._asked = number, 0
+    def begin_round(self, number: int, asked: int = 0) -> None:
+        """Tell the federation that a round begins (from 1), or goes on after some questions."""
+        self.round, self._asked = number, asked
         self.ledger.begin_round()
 
     def answer(self, question: Question) -> Answer:
@@ -225,8 +231,7 @@ class Simulation(ABC):
     def begin_answer(self, question: Question) -> Callable[[], Answer]:
         """Set to work on a question; return what waits for the device and gives the answer."""
         self.ask()
-        # Dropout draws from torch's global generator: a named seed makes it repeat and resume.
-        with draws_from(seeds.integer(self.seed, "dropout", self.round, self._asked), self.device):
+        with self.draws():
             rest = self._answer(question)
 
         def finish() -> Answer:
@@ -235,6 +240,14 @@ class Simulation(ABC):
             return answer
 
         return finish
+
+    def draws(self, *client: int) -> AbstractContextManager[None]:
+        """Let dropout draw from a named seed, that of the question or of one client's part in it.
+
+        It draws from torch's global generator, so this makes it repeat and resume.
+        """
+        seed = seeds.integer(self.seed, "dropout", self.round, self._asked, *client)
+        return draws_from(seed, self.device)
 
     def ask(self) -> None:
         """Count a question, on whose number in the round chance depends."""
@@ -322,7 +335,8 @@ class Simulation(ABC):
             if model < 0:
                 continue
             own = self.train_pool.rows(client)
-            _, held_back = split_by_share(self.seed, client, len(own), question.unseen.share)
+            number = int(self.numbers[client])
+            _, held_back = split_by_share(self.seed, number, len(own), question.unseen.share)
             # A single sample has no batch statistics: its client keeps the loss on all of its data.
             if len(held_back) >= (2 if self.normalises and question.batch_statistics else 1):
                 losses[row, model] = self._mean_losses(
@@ -449,8 +463,8 @@ class Simulation(ABC):
             return {n: state[n].new_full((len(new), *state[n].shape), value) for n in names}
         if sent is None:
             raise CloveError(
-                f"client {clients[new[0]]} keeps nothing named {kept.name!r} yet, and the question "
-                "does not say what to take instead"
+                f"client {self.numbers[clients[new[0]]]} keeps nothing named {kept.name!r} yet, "
+                "and the question does not say what to take instead"
             )
         return stacks.pick(sent, new)
 
@@ -485,17 +499,7 @@ class Simulation(ABC):
 
     def part(self, which: Part) -> list[str]:
         """Return the names of the parameters and buffers of a part of the network."""
-        every = self.state_names
-        if which == "all":
-            return every
-        if which in ("head", "body"):
-            head = prefix(self.head)
-            return [name for name in every if name.startswith(head) == (which == "head")]
-        wanted = (which,) if isinstance(which, str) else which
-        for name in wanted:
-            if not any(one == name or one.startswith(prefix(name)) for one in every):
-                raise unknown_name("part of the network", name, ["all", "head", "body", *every])
-        return [one for one in every if any(one == n or one.startswith(prefix(n)) for n in wanted)]
+        return part_names(which, self.state_names, lambda: self.head)
 
     def plans(self, clients: Indices, question: Train | Gradients) -> Plans:
         """Plan the batches of these clients."""
@@ -503,12 +507,13 @@ class Simulation(ABC):
         if isinstance(question, Gradients):  # the parameters stand still: once is enough
             training = replace(training, epochs=1, steps=0)
         rows = [self._training_rows(int(client), question) for client in clients]
-        plans = batch_plans(self.seed, self.round, clients, rows, training, self.normalises, parts)
+        numbers = self.numbers[clients]
+        plans = batch_plans(self.seed, self.round, numbers, rows, training, self.normalises, parts)
         last = (plans.used - 1) % plans.batch_size + 1
         if self.normalises and last.min() < 2 * parts:
             least = "two" if parts == 1 else f"two in each of {parts} parts"
             raise CloveError(
-                f"client {clients[last.argmin()]} would train on a batch of "
+                f"client {numbers[last.argmin()]} would train on a batch of "
                 f"{'one sample' if last.min() == 1 else f'{last.min()} samples'}, but the "
                 f"network's batch normalisation needs at least {least}; use larger batches, or "
                 "drop the layer"
@@ -520,7 +525,8 @@ class Simulation(ABC):
         if isinstance(question, Gradients) or question.share >= 1:
             return own
         index = (self.round,) if question.share_anew else ()
-        part, _ = split_by_share(self.seed, client, len(own), question.share, *index)
+        number = int(self.numbers[client])
+        part, _ = split_by_share(self.seed, number, len(own), question.share, *index)
         return own[part]
 
     # ------------------------------------------------------------------------------ evaluation
@@ -611,6 +617,13 @@ class Simulation(ABC):
         assert pool.y is not None
         return Batch(x, pool.y[rows], weight)
 
+    def kept_models(self, name: str) -> Parameters:
+        """Return the models that clients keep under a name."""
+        everyone = np.arange(self.clients)
+        if not self.memory.has(name, everyone).any():
+            raise CloveError("no client has a model: none replied in any round")
+        return self.memory.kept(name, everyone)
+
     def saved(self) -> dict[str, Any]:
         """Return what must survive a restart."""
         return self.memory.saved()
@@ -618,6 +631,11 @@ class Simulation(ABC):
     def restore(self, saved: dict[str, Any]) -> None:
         """Take back what `saved` returned."""
         self.memory.restore(saved)
+
+
+def _known_groups(clients: Sequence[ClientData]) -> Indices | None:
+    groups = [client.group for client in clients]
+    return None if None in groups else np.array(groups)
 
 
 def _one(stack: Any, place: int) -> Any:

@@ -61,7 +61,7 @@ def _summary(engine: Simulation, question: Summary, place: int) -> dict[str, Ten
     rows = torch.as_tensor(pool.rows(client), device=engine.device)
     data = engine.batch(rows, pool.x.new_ones(len(rows), dtype=engine.dtype), pool)
     learner = SummaryLearner(engine.network, engine.task, None, engine.precision, engine)
-    seed = seeds.integer(engine.seed, "summary", engine.round, client)
+    seed = seeds.integer(engine.seed, "summary", engine.round, int(engine.numbers[client]))
     return question.of(learner, _model(engine, question, place), data, seed)
 
 

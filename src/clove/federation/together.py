@@ -18,28 +18,31 @@ import torch
 from clove import seeds
 from clove.federation import parameters as stacks
 from clove.federation.batches import joined
+from clove.federation.federation import Federation
 from clove.federation.gathered import Gathered
 from clove.federation.parameters import Indices
 from clove.federation.pool import Pool
 from clove.federation.precision import draws_from
 from clove.federation.questions import Answer, Extras, Question, Train
-from clove.federation.simulation import Simulation, is_out_of_memory
+from clove.federation.simulation import is_out_of_memory
 from clove.federation.vectorized import Vectorized
 from clove.federation.work import Told, Updated, Work
 
 
-def can_join(federations: Sequence[Simulation]) -> bool:
+def can_join(federations: Sequence[Federation]) -> bool:
     """Say whether the clients of all these can be one stack."""
-    first = federations[0]
+    vectorized = [one for one in federations if isinstance(one, Vectorized)]
+    if len(vectorized) < len(federations):
+        return False
+    first = vectorized[0]
     return all(
-        isinstance(one, Vectorized)
-        and one.device == first.device
+        one.device == first.device
         and one.precision == first.precision
         and (one.task.name, one.task.target) == (first.task.name, first.task.target)
         and one.task.loss is first.task.loss
         and one.train_pool.x.shape[1:] == first.train_pool.x.shape[1:]
         and repr(one.network) == repr(first.network)
-        for one in federations
+        for one in vectorized
     )
 
 

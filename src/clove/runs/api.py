@@ -82,9 +82,7 @@ def run_settings(
 ) -> Result:
     """Run with settings and clients that are already made."""
     with threads_restored():
-        prepared = prepare(settings, clients)
-        folder = None if out is None else RunFolder.create(out, settings_text(prepared))
-        return _to_the_end(begin(prepared), folder, watch)
+        return start(prepare(settings, clients), out, watch)
 
 
 def run_settings_together(
@@ -133,6 +131,8 @@ def resume(
     if folder.finished:
         return load(path, task=task)
     settings = run_folder_settings(folder)
+    if settings.engine == "flower":
+        raise CloveError(f"the run in {path} is on Flower: start its server again to go on with it")
     return go_on(folder, gather_clients(settings, clients, task), watch)
 
 
@@ -140,6 +140,17 @@ def go_on(folder: RunFolder, clients: Clients, watch: Watcher | None = None) -> 
     """Go on with an unfinished run whose clients are gathered already."""
     with threads_restored():
         return _to_the_end(restored(folder, clients), folder, watch)
+
+
+def go_on_with(prepared: Prepared, folder: RunFolder, watch: Watcher | None = None) -> Result:
+    """Go on with an unfinished run, with a federation that is there."""
+    return _to_the_end(_at_checkpoint(folder, prepared), folder, watch)
+
+
+def start(prepared: Prepared, out: str | Path | None, watch: Watcher | None = None) -> Result:
+    """Run from the beginning, with a federation that is there."""
+    folder = None if out is None else RunFolder.create(out, settings_text(prepared))
+    return _to_the_end(begin(prepared), folder, watch)
 
 
 def load(path: str | Path, *, task: Task | None = None) -> Result:
@@ -170,12 +181,16 @@ def run_folder_settings(folder: RunFolder) -> Settings:
 
 def restored(folder: RunFolder, clients: Clients) -> Progress:
     """Return the run in a folder at its checkpoint, and drop what was written after that."""
-    progress = _at_checkpoint(folder, prepare(run_folder_settings(folder), clients))
+    return _at_checkpoint(folder, prepare(run_folder_settings(folder), clients))
+
+
+def _at_checkpoint(folder: RunFolder, prepared: Prepared) -> Progress:
+    progress = _saved_progress(folder, prepared)
     folder.cut_back(progress.round)
     return progress
 
 
-def _at_checkpoint(folder: RunFolder, prepared: Prepared) -> Progress:
+def _saved_progress(folder: RunFolder, prepared: Prepared) -> Progress:
     progress = begin(prepared)
     saved = folder.checkpoint()
     if saved is None:

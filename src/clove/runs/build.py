@@ -28,8 +28,9 @@ from clove.data import (
     read_clients,
 )
 from clove.errors import CloveError
-from clove.federation import Parameters, Simulation, initial_models
+from clove.federation import Parameters, initial_models
 from clove.federation.engines import EngineChoice, find_device, make_engine
+from clove.federation.federation import Federation
 from clove.federation.parameters import Indices, move
 from clove.federation.precision import dtype_of, find_precision
 from clove.runs.settings import OWN_CLIENTS, OWN_NETWORK, Settings
@@ -80,7 +81,7 @@ class Prepared:
 
     settings: Settings  # with what `auto` came out as
     clients: Clients
-    federation: Simulation
+    federation: Federation
     algorithm: Algorithm[Any]
     choice: EngineChoice
 
@@ -216,23 +217,11 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     device = find_device(settings.device)
     precision = find_precision(settings.precision, device)
     dtype = dtype_of(precision)
-
-    def initial(count: int, how: str) -> Parameters:
-        return move(initial_models(clients.task, count, how, settings.seed), device, dtype)
-
-    setup = Setup(
-        clients=len(clients.clients),
-        groups=None if clients.groups is None else len(np.unique(clients.groups)),
-        training=settings.training,
-        seed=settings.seed,
-        initial=initial,
-        classes=clients.outputs if clients.task.correct is not None else None,
-    )
-    algorithm = find_algorithm(settings.algorithm)(setup, **settings.options)
+    algorithm = algorithm_for(settings, clients, len(clients.clients), device)
     pools = algorithm.pools(clients.groups)
     if pools is not None:
         clients = replace(clients, clients=pool_training_data(clients.clients, pools))
-        algorithm = replace(algorithm, setup=replace(setup, pools=pools))
+        algorithm = replace(algorithm, setup=replace(algorithm.setup, pools=pools))
     federation, choice = make_engine(
         settings.engine,
         clients.clients,
@@ -268,6 +257,26 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         threads=choice.threads,
     )
     return Prepared(settings, clients, federation, algorithm, choice)
+
+
+def algorithm_for(
+    settings: Settings, clients: Clients, number: int, device: torch.device
+) -> Algorithm[Any]:
+    """Return the method, told what it may know of so many clients."""
+    dtype = dtype_of(find_precision(settings.precision, device))
+
+    def initial(count: int, how: str) -> Parameters:
+        return move(initial_models(clients.task, count, how, settings.seed), device, dtype)
+
+    setup = Setup(
+        clients=number,
+        groups=None if clients.groups is None else len(np.unique(clients.groups)),
+        training=settings.training,
+        seed=settings.seed,
+        initial=initial,
+        classes=clients.outputs if clients.task.correct is not None else None,
+    )
+    return find_algorithm(settings.algorithm)(setup, **settings.options)
 
 
 def with_whole_paths(settings: Settings) -> Settings:

@@ -23,7 +23,7 @@ from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters
 from clove.federation.parameters import count, one
 from clove.folders import half_written, write_atomically
-from clove.runs.checkpoint import read_tree, write_tree
+from clove.trees import read_tree, write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, isfinite
 from typing import Any, Protocol
@@ -15,7 +15,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from clove import seeds
 from clove.algorithms import Asking, Outcome
-from clove.errors import CloveError
 from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Vectorized
 from clove.federation.engines import EngineChoice
 from clove.federation.parameters import Indices
@@ -81,10 +80,7 @@ class Progress:
         models = prepared.algorithm.server_models(self.state)
         if models is not None:
             return models
-        memory, everyone = prepared.federation.memory, np.arange(prepared.federation.clients)
-        if not memory.has("model", everyone).any():
-            raise CloveError("no client has a model: none replied in any round")
-        return memory.kept("model", everyone)
+        return prepared.federation.kept_models("model")
 
 
 PHASES = {
@@ -224,9 +220,11 @@ def _note_times(progress: Progress, watch: Stopwatch) -> None:
 
 def _round(progress: Progress) -> Asking[None]:
     """Ask all questions of a round, and note what came of it."""
-    prepared, number = progress.prepared, progress.round + 1
+    number = progress.round + 1
+    progress.prepared.federation.begin_round(number)
+    _make_room(progress)
+    prepared = progress.prepared
     settings, federation = prepared.settings, prepared.federation
-    federation.begin_round(number)
     cohort = participants(settings.seed, number, federation.clients, settings.participation)
     outcome: Outcome[Any] = yield from prepared.algorithm.round(progress.state, cohort)
     progress.state = outcome.state
@@ -241,6 +239,21 @@ def _round(progress: Progress) -> Asking[None]:
         scores = yield prepared.algorithm.evaluation(progress.state, everyone)
         progress.scores = scores
     progress.records.append(_record(number, progress, outcome, scores))
+
+
+def _make_room(progress: Progress) -> None:
+    """Make room for clients that joined since the last round."""
+    prepared, clients = progress.prepared, progress.prepared.federation.clients
+    new = clients - len(progress.assignment)
+    if new <= 0:
+        return
+    progress.assignment = np.concatenate([progress.assignment, np.full(new, -1)])
+    setup = replace(prepared.algorithm.setup, clients=clients)
+    progress.prepared = replace(
+        prepared,
+        clients=replace(prepared.clients, groups=prepared.federation.true_groups),
+        algorithm=replace(prepared.algorithm, setup=setup),
+    )
 
 
 def _record(

@@ -138,6 +138,8 @@ class Result:
     def model(self, index: int) -> nn.Module:
         """Return a model as a torch module: of a group, or of a client for Local-only."""
         number = count(self._story.models)
+        if number == 0:
+            raise CloveError("the models of this run stayed with its clients")
         if not isinstance(index, int | np.integer) or not 0 <= index < number:
             raise CloveError(f"there is no model {index}: this run has {number}, from 0")
         if self._story.algorithm().personal and self._story.assignment[index] < 0:

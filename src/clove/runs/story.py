@@ -106,7 +106,7 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
     clients, rounds = saved["clients"], saved["round"]
     algorithm = find_algorithm(settings.algorithm)
     state = algorithm.state_type(**saved["state"])
-    models = saved["memory"]["kept"].get("model") if algorithm.personal else state.models
+    models = saved["memory"]["kept"].get("model", {}) if algorithm.personal else state.models
     vectors = {number: folder.loss_vectors(number) for number in range(1, rounds + 1)}
     return Story(
         settings=settings,
@@ -144,7 +144,7 @@ def summarise(story: Story) -> Record:
         "seed": settings.seed,
         "rounds": story.round,
         "clients": story.clients,
-        "models": count(story.models),
+        "models": story.clients if story.algorithm().personal else count(story.models),
         "clusters": len(np.unique(story.assignment[story.assignment >= 0])),
         "accuracy": last["accuracy"],
         "test_loss": last["test_loss"],

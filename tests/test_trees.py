@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from clove.errors import CloveError
-from clove.runs.checkpoint import read_tree, write_tree
+from clove.trees import read_tree, write_tree
 
 arrays = hnp.arrays(
     st.sampled_from([np.float64, np.float32, np.int64, np.bool_, np.uint8]),

@@ -1,0 +1,105 @@
+"""Whether a client's answer is one: a wrong one must harm nobody."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+from flwr.app import RecordDict
+
+from clove.federation import parameters as stacks
+from clove.federation.flower.codec import Misread, payload
+from clove.federation.parameters import Parameters
+from clove.federation.questions import (
+    Answer,
+    Gradients,
+    Losses,
+    LossVectors,
+    Question,
+    Recalled,
+    Scores,
+    Seeded,
+    Summaries,
+    Train,
+    Trained,
+)
+
+SPARE = 1_000_000  # bytes an answer may have beyond two models: losses, summaries
+
+
+def check_size(content: RecordDict, template: Parameters) -> None:
+    """Refuse a gigantic answer before it is read."""
+    size, most = payload(content), 2 * stacks.model_bytes(template) + SPARE
+    if size > most:
+        raise Misread(f"its answer has {size:,} bytes, where {most:,} are the most")
+
+
+def check_answer(
+    question: Question, answer: Answer, template: Parameters | None, rated: bool
+) -> None:
+    """Refuse an answer of one client that is not what was asked for.
+
+    `template` is what a client that trains has to send, as a stack of one, None for nothing;
+    `rated` says whether the task has right and wrong answers.
+    """
+    values = {part.name: getattr(answer, part.name) for part in fields(answer)}
+    if isinstance(answer, Summaries):
+        values |= answer.values
+    for name, value in values.items():
+        if isinstance(value, np.ndarray) and value.shape[:1] != (1,):
+            raise Misread(f"{name} has shape {value.shape}, which is not for one client")
+    if isinstance(answer, LossVectors):
+        _check_losses(question, answer)
+    elif isinstance(answer, Trained):
+        _check_trained(question, answer, template)
+    elif isinstance(answer, Recalled):
+        if answer.models.shape != (1,) or answer.models[0] < -1:
+            raise Misread("its assignment is no model's number")
+    elif isinstance(answer, Scores):
+        shapes = [answer.loss.shape, *([] if answer.accuracy is None else [answer.accuracy.shape])]
+        if set(shapes) != {(1,)} or rated != (answer.accuracy is not None):
+            raise Misread("its scores are not a loss and, where the task has one, an accuracy")
+
+
+def number_of_losses(question: Losses) -> int:
+    """Return how many losses are asked for."""
+    models = question.models
+    return models.count if isinstance(models, Seeded) else stacks.count(models)
+
+
+def _check_losses(question: Question, answer: LossVectors) -> None:
+    assert isinstance(question, Losses)
+    expected = (1, number_of_losses(question))
+    if answer.losses.shape != expected:
+        raise Misread(f"its loss vector has shape {answer.losses.shape}, not {expected}")
+
+
+def _check_trained(question: Question, answer: Trained, template: Parameters | None) -> None:
+    assert isinstance(question, Train | Gradients)
+    samples = answer.samples
+    if samples.shape != (1,) or not np.isfinite(samples[0]) or samples[0] < 1:
+        raise Misread(f"its number of samples is {samples.tolist()}")
+    if (answer.stable is not None) != (question.assigns and question.stable_rounds > 0):
+        raise Misread("its report of stability is missing, or was not asked for")
+    reports = isinstance(question, Train) and question.report_losses
+    if reports != (answer.losses is not None and answer.losses.ndim == 2):
+        raise Misread("its losses by step are missing, or were not asked for")
+    if (template is None) != (answer.models is None):
+        raise Misread("its parameters are missing, or were not asked for")
+    if answer.models is not None and template is not None:
+        check_models(answer.models, template)
+
+
+def check_models(models: Parameters, template: Parameters) -> None:
+    """Refuse parameters of other names, shapes or types, or that are not finite."""
+    if models.keys() != template.keys():
+        raise Misread("its parameters have other names than the model's")
+    for name, tensor in template.items():
+        own = models[name]
+        if own.shape != tensor.shape or own.dtype != tensor.dtype:
+            raise Misread(
+                f"parameter {name} has shape {tuple(own.shape[1:])} of {own.dtype}, "
+                f"not {tuple(tensor.shape[1:])} of {tensor.dtype}"
+            )
+    if not stacks.finite_rows(models)().all():
+        raise Misread("its parameters are not finite (a smaller learning rate may help)")

@@ -1,0 +1,114 @@
+"""The client's half: answers messages as a simulation of one client would, from its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from clove.data import ClientData, holdout
+from clove.errors import CloveError
+from clove.federation.engines import find_device
+from clove.federation.flower.codec import Reader, Writer
+from clove.federation.flower.header import Header, read_header, refusal
+from clove.federation.flower.hello import introduce
+from clove.federation.flower.memory import Keeper
+from clove.federation.flower.parts import CLIENTS, Held, OneOf, Received, Whole
+from clove.federation.precision import dtype_of, kernels_of
+from clove.federation.questions import Question
+from clove.federation.sequential import Sequential
+from clove.tasks import Task
+
+QUESTIONS: dict[str, type] = {one.__name__.lower(): one for one in get_args(Question)}
+HELLO = "hello"
+ALONE = np.array([0])
+LoadData = Callable[[Context], ClientData]
+
+
+def message_type(name: str) -> str:
+    """Return Flower's name for the messages of a kind of question."""
+    return f"query.{name}"
+
+
+@dataclass(frozen=True)
+class Client:
+    """Whoever holds data: answers one message at a time, and remembers."""
+
+    task: Task
+    load_data: LoadData
+    state_dir: Path | None = None
+    device: str = "auto"
+    know_functions: Callable[[], None] = lambda: None  # registers what questions may name
+
+    def app(self) -> ClientApp:
+        """Return the client as Flower runs it, with a function for each kind of question."""
+        app = ClientApp()
+        for name in [HELLO, *QUESTIONS]:
+            app.query(name)(self.reply)
+        return app
+
+    def reply(self, message: Message, context: Context) -> Message:
+        """Answer a message; what the client cannot do it says, and why."""
+        name = message.metadata.message_type.partition(".")[2]
+        try:
+            self.know_functions()
+            content = (
+                self._hello(context)
+                if name == HELLO
+                else self._answer(QUESTIONS[name], message.content, context)
+            )
+        except CloveError as error:
+            content = refusal(str(error))
+        return Message(content, reply_to=message)
+
+    def _hello(self, context: Context) -> RecordDict:
+        return Writer().records(introduce(self._data(context), self.task, context.node_config))
+
+    def _answer(self, kind: type, content: RecordDict, context: Context) -> RecordDict:
+        header = read_header(content)
+        device = find_device(self.device)
+        keeper = Keeper(context.state, self._folder(context), device)
+        memory = keeper.load(header)
+        reader = Reader(device, (Whole, Held, OneOf), memory.models)
+        question = reader.value(content, kind, {"clients": ALONE})
+        if isinstance(getattr(question, "models", None), Received):
+            models = {**memory.models, question.models.name: dict(question.models)}
+            memory = replace(memory, models=models)
+        engine = self._engine(self._data(context), header, device)
+        if memory.now is not None:
+            engine.restore(memory.now)
+        engine.begin_round(header.round, header.asked - 1)
+        with kernels_of(engine.precision, engine.device):
+            answer = engine.answer(question)
+        keeper.store(replace(memory, now=engine.saved()), header)
+        return Writer().records(answer if len(answer.clients) else None, without=CLIENTS)
+
+    def _data(self, context: Context) -> ClientData:
+        data = self.load_data(context)
+        if not isinstance(data, ClientData):
+            raise CloveError(f"load_data must return a ClientData, not {type(data).__name__}")
+        return data
+
+    def _engine(self, data: ClientData, header: Header, device: torch.device) -> Sequential:
+        complete, _ = holdout([data], seed=header.seed, numbers=[header.client])
+        inputs = tuple(data.train[0].shape[1:])
+        return Sequential(
+            complete,
+            self.task.for_data(inputs, header.outputs),
+            seed=header.seed,
+            device=device,
+            dtype=dtype_of(header.precision),
+            precision=header.precision,
+            numbers=[header.client],
+        )
+
+    def _folder(self, context: Context) -> Path | None:
+        """Return where the memory outlives Flower: as the node says, else as the app does."""
+        own = context.node_config.get("state-dir")
+        return self.state_dir if own is None else Path(str(own))

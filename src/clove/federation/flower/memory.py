@@ -1,0 +1,101 @@
+"""What a client keeps between messages: its memory, and the models of the round under way.
+
+Flower may start a new process for every message. The memory goes into the state that Flower keeps
+for the client during a run and, where there is a folder for it, on the disk, so that it outlives
+Flower's own processes. It is kept twice: as it is now, and as it was when the round began. A server
+that was killed begins its round again, and so does the client then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import RecordDict
+
+from clove.errors import CloveError
+from clove.federation.flower.codec import Reader, Writer
+from clove.federation.flower.header import Header
+from clove.federation.parameters import Parameters
+from clove.trees import read_tree, write_tree
+
+PREFIX = "clove-"
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A client's memory at one point of a run."""
+
+    run: str
+    session: str
+    round: int
+    before: Tree | None  # as the round began; None: there was nothing yet
+    now: Tree | None
+    models: Mapping[str, Parameters]  # what the client received in this round
+
+    def at(self, header: Header) -> Remembered:
+        """Return the memory that belongs to a question: of its round, and of no other try of it."""
+        if header.run != self.run:
+            return _begun(header, None)
+        if header.round < self.round:
+            raise CloveError(
+                f"this client has been in round {self.round} of the run, and is asked for round "
+                f"{header.round}: the server's run folder is older than the client's memory"
+            )
+        if header.round > self.round:
+            return _begun(header, self.now)
+        return self if header.session == self.session else _begun(header, self.before)
+
+
+def _begun(header: Header, memory: Tree | None) -> Remembered:
+    """Return the memory of a round that begins, with a copy to come back to."""
+    return Remembered(header.run, header.session, header.round, memory, deepcopy(memory), {})
+
+
+NOTHING = Remembered("", "", 0, None, None, {})
+
+
+def moved(tree: Any, device: torch.device) -> Any:
+    """Return a tree with its tensors on a device."""
+    if isinstance(tree, dict):
+        return {name: moved(one, device) for name, one in tree.items()}
+    return tree.to(device) if isinstance(tree, torch.Tensor) else tree
+
+
+class Keeper:
+    """Finds a client's memory and puts it back."""
+
+    def __init__(self, state: RecordDict, folder: Path | None, device: torch.device) -> None:
+        self.state, self.folder, self.device = state, folder, device
+
+    def load(self, header: Header) -> Remembered:
+        """Return the memory a question is to be answered with."""
+        tree = self._from_state()
+        path = self._path(header)
+        if path is not None and path.exists() and tree.get("run") != header.run:
+            tree = {**moved(read_tree(path), self.device), "models": {}}
+        remembered = Remembered(**tree) if tree else NOTHING
+        return remembered.at(header)
+
+    def store(self, remembered: Remembered, header: Header) -> None:
+        """Keep the memory, on the disk before anything of the question leaves the client."""
+        tree = {name: getattr(remembered, name) for name in Remembered.__dataclass_fields__}
+        path = self._path(header)
+        if path is not None:
+            write_tree(path, {**tree, "models": {}})
+        for name, record in Writer().records(tree).items():
+            self.state[PREFIX + name] = record
+
+    def _from_state(self) -> Tree:
+        own = {n.removeprefix(PREFIX): r for n, r in self.state.items() if n.startswith(PREFIX)}
+        return dict(Reader(self.device).value(RecordDict(own), dict[str, Any])) if own else {}
+
+    def _path(self, header: Header) -> Path | None:
+        if self.folder is None:
+            return None
+        return self.folder / f"{header.run}-client-{header.client}.safetensors"

@@ -1,0 +1,163 @@
+"""Which node is which client."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from clove.errors import CloveError, CloveWarning
+from clove.federation.flower.client import HELLO, message_type
+from clove.federation.flower.codec import Reader
+from clove.federation.flower.exchange import Reply, exchange, received, send
+from clove.federation.flower.header import reason_of
+from clove.federation.flower.hello import Hello, Terms, unfit
+from clove.federation.parameters import Indices
+
+PAUSE = 0.5
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A client of the federation and the node it is on."""
+
+    number: int
+    node: int
+    hello: Hello
+
+    @property
+    def who(self) -> str:
+        """What to call the client in messages."""
+        name = "" if self.hello.name is None else f" ({self.hello.name})"
+        return f"client {self.number}{name}"
+
+
+@dataclass
+class Roster:
+    """The clients, by number; nodes that do not fit are named and left out.
+
+    A node that was told its number (`partition-id`) has that one; others get the next that is free,
+    and the same again when they come back under their name, or as the same node of Flower's.
+    """
+
+    grid: Grid
+    timeout: float
+    terms: Terms | None = None
+    members: dict[int, Member] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)  # of all that were ever here, by name
+    _groups: dict[int, int | None] = field(default_factory=dict)
+    _ignored: set[int] = field(default_factory=set)
+    _missed: dict[str, int] = field(default_factory=dict)  # silent nodes, by greetings sent since
+
+    @property
+    def size(self) -> int:
+        """How many clients there are, counting those that are away."""
+        return max([*self.members, *self.numbers.values(), -1]) + 1
+
+    def groups(self) -> Indices | None:
+        """Return the clients' true groups, where all that were ever here said theirs."""
+        found = [self._groups.get(number) for number in range(self.size)]
+        return None if None in found or not found else np.array(found)
+
+    def wait(self, least: int, patience: float) -> None:
+        """Wait until so many clients are there."""
+        end = time.monotonic() + patience
+        while True:
+            self.refresh()
+            if len(self.members) >= least:
+                return
+            if time.monotonic() > end:
+                raise CloveError(
+                    f"only {len(self.members)} of {least} nodes were there after {patience:g} s: "
+                    "start the others, or set min-nodes"
+                )
+            time.sleep(PAUSE)
+
+    def refresh(self) -> None:
+        """Forget nodes that left, and greet those that came."""
+        online = {int(node) for node in self.grid.get_node_ids()}
+        self.members = {n: one for n, one in self.members.items() if one.node in online}
+        self._ignored &= online
+        self._missed = {name: node for name, node in self._missed.items() if node in online}
+        replies = [one for one in received(self.grid, self._missed) if one.content is not None]
+        known = {*self._missed.values(), *self._ignored, *(one.node for one in replies)}
+        known |= {one.node for one in self.members.values()}
+        greeting = _greeting(online - known)
+        replies += exchange(self.grid, message_type(HELLO), greeting, self.timeout)
+        found = [one for one in map(self._heard, replies) if one is not None]
+        # Those without a number get theirs last, and in an order that does not depend on time.
+        for node, hello in sorted(found, key=lambda one: (one[1].number is None, _key(*one))):
+            self._admit(node, hello)
+
+    def miss(self, number: int) -> None:
+        """Ask a client that fell silent nothing more, until it answers a greeting.
+
+        That is sent and not waited for: whoever hangs costs its timeout once, not every time.
+        """
+        node = self.members.pop(number).node
+        self._missed |= send(self.grid, message_type(HELLO), _greeting({node}), DAY)
+
+    def _heard(self, reply: Reply) -> tuple[int, Hello] | None:
+        """Return what a node said of itself, or leave it out."""
+        try:
+            if reply.content is None:
+                raise CloveError(str(reply.problem))
+            reason = reason_of(reply.content)
+            if reason is not None:
+                raise CloveError(reason)
+            return reply.node, Reader().value(reply.content, Hello)
+        except CloveError as error:
+            self._refuse(reply.node, None, str(error))
+            return None
+
+    def _admit(self, node: int, hello: Hello) -> None:
+        problem = unfit(hello) or (self.terms.misfit(hello) if self.terms else None)
+        number = self._number(node, hello)
+        if problem is None and number in self.members:
+            problem = f"node {self.members[number].node} is client {number} already"
+        if problem is not None:
+            self._refuse(node, hello.name, problem)
+            return
+        self.members[number] = Member(number, node, hello)
+        self._groups[number] = hello.group
+        self.numbers[_key(node, hello)] = number
+
+    def _number(self, node: int, hello: Hello) -> int:
+        if hello.number is not None:
+            return hello.number
+        taken = {*self.members, *self.numbers.values()}
+        free = next(number for number in range(len(taken) + 1) if number not in taken)
+        return self.numbers.get(_key(node, hello), free)
+
+    def _refuse(self, node: int, name: str | None, problem: str) -> None:
+        self._ignored.add(node)
+        called = "" if name is None else f" ({name})"
+        warnings.warn(f"node {node}{called} is left out: {problem}", CloveWarning, stacklevel=2)
+
+    def settle(self, terms: Callable[[Iterable[Hello]], Terms]) -> Terms:
+        """Decide by the clients that are there what is expected of all, and leave out misfits."""
+        hellos = [self.members[number].hello for number in sorted(self.members)]
+        self.terms = terms(hellos)
+        for number, member in list(self.members.items()):
+            problem = self.terms.misfit(member.hello)
+            if problem is not None:
+                del self.members[number]
+                self._refuse(member.node, member.hello.name, problem)
+        return self.terms
+
+
+def _greeting(nodes: Iterable[int]) -> dict[int, RecordDict]:
+    return {node: RecordDict() for node in nodes}
+
+
+def _key(node: int, hello: Hello) -> str:
+    """Return what a client is known by from one start of the server to the next."""
+    if hello.name is not None:
+        return hello.name
+    return f"node {node}" if hello.number is None else f"number {hello.number}"

@@ -1,0 +1,60 @@
+"""Flower's own simulation, on Ray: real processes, the same numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clove
+
+from .runs import COMMON, simulate
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+import sys, warnings
+from tests.federation.flower.runs import CLIENTS, COMMON, digits_app
+import clove
+from flwr.simulation import run_simulation
+
+server = clove.flower.server({**COMMON, "algorithm": "clove"}, out=sys.argv[1], min_nodes=CLIENTS)
+resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0}}
+run_simulation(server, digits_app(), CLIENTS, backend_config=resources)
+"""
+
+
+def run_script(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[3]
+    paths = os.pathsep.join([str(root / "src"), str(root)])
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder / "run")],
+        env={**os.environ, "PYTHONPATH": paths, "FLWR_HOME": str(folder / "flwr")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def ray_processes() -> set[str]:
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    mine = [line for line in listed.stdout.splitlines() if "ray" in line and sys.prefix in line]
+    return {line.split()[0] for line in mine}
+
+
+def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(tmp_path: Path) -> None:
+    before = ray_processes()
+    done = run_script(SCRIPT, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    ours = clove.load(tmp_path / "run")
+    assert ours._story.records == simulate(**COMMON, algorithm="clove")._story.records
+    assert ray_processes() <= before, "nothing is left running"
+
+
+def test_a_run_that_fails_is_a_failure_of_the_app(tmp_path: Path) -> None:
+    done = run_script(SCRIPT.replace('"algorithm": "clove"', '"algorithm": "clov"'), tmp_path)
+    assert done.returncode != 0
+    assert "did you mean 'clove'" in done.stderr
