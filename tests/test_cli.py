@@ -225,6 +225,38 @@ def test_a_comparison_takes_a_runs_settings_file() -> None:
     assert [run["algorithm"] for run in found["runs"]] == ["ifca", "fedavg"]
 
 
+def test_a_method_that_fails_is_shown_with_its_error_and_so_fails_the_command(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("of all things")
+
+    words = ("compare", "--algorithms", "local,fedavg", *QUICK, "--out", "mine")
+    with monkeypatch.context() as patched:
+        patched.setattr("clove.algorithms.FedAvg.evaluation", fail)
+        outcome, again = clove(*words), clove(*words, "--json")
+    assert (outcome.exit_code, again.exit_code) == (1, 1)
+    text = outcome.stdout
+    rows = [line.split()[:2] for line in text.splitlines() if line.split()[:1] == ["fedavg"]]
+    assert rows == [["fedavg", "failed"], ["fedavg", "failed:"]]
+    assert "fedavg failed: ZeroDivisionError: of all things" in text
+    assert text.splitlines()[-1].split() == ["error", str(Path("mine", "fedavg", "error.txt"))]
+    found = json.loads(again.stdout)
+    assert [run["algorithm"] for run in found["runs"]] == ["local"]
+    error = "ZeroDivisionError: of all things"
+    assert found["failures"] == [{"algorithm": "fedavg", "seed": 0, "error": error}]
+    assert "failed" not in works("resume", "mine").stdout
+
+
+def test_all_methods_that_apply_are_compared(here: Path) -> None:
+    words = ("compare", "--algorithms", "all", *QUICK, "--set", "task=reconstruction", "--json")
+    outcome = works(*words, "--out", "mine")
+    compared = [run["algorithm"] for run in json.loads(outcome.stdout)["runs"]]
+    left_out = re.findall(r"warning: (\S+) is left out: ", outcome.stderr)
+    assert [name for name in ALGORITHMS if name not in left_out] == compared
+    assert {"clove", "fedavg", "local"} <= set(compared)
+
+
 # ----------------------------------------------------------------------------------------- resume
 
 
@@ -239,6 +271,7 @@ def test_ctrl_c_leaves_something_to_resume_and_says_how(
     words += ["--algorithms", "clove,local"] if command == "compare" else []
     with monkeypatch.context() as patched:
         patched.setattr("clove.report.live.Live.update", interrupt)
+        patched.setattr("clove.report.live_table.LiveTable.update", interrupt)
         stopped = clove(command, *words)
     assert stopped.exit_code == 130
     assert stopped.stdout == ""

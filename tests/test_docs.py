@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -24,7 +25,13 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 
 def blocks(document: Path) -> list[tuple[str, str]]:
     """Return the language and the text of each block that a reader would run."""
-    return re.findall(r"^```(console|python)\n(.*?)^```", document.read_text(), re.M | re.S)
+    return re.findall(r"^```(console|python|toml)\n(.*?)^```", document.read_text(), re.M | re.S)
+
+
+def file_name(text: str) -> str | None:
+    """Return the name of the file that a block is, if it is one."""
+    found = re.match(r"# (\w+\.(?:py|toml))\n", text)
+    return None if found is None else found[1]
 
 
 @pytest.fixture
@@ -41,20 +48,22 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_a_document_works_from_top_to_bottom(document: Path, elsewhere: Path) -> None:
+def test_a_document_works_from_top_to_bottom(
+    document: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: dict[str, object] = {"__name__": "reader"}
     for language, text in blocks(document):
-        file = re.match(r"# (\w+\.py)\n", text)
+        file = file_name(text)
         if file:
-            (elsewhere / file[1]).write_text(text)
+            (elsewhere / file).write_text(text)
         elif language == "python":
             exec(compile(text, str(document), "exec"), names)
-        else:
+        elif language == "console":
             for line in text.splitlines():
-                type_in(line)
+                type_in(line, monkeypatch)
 
 
-def type_in(line: str) -> None:
+def type_in(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do as the reader of a console block does: run what stands after the prompt."""
     if not line.startswith("$ "):
         return
@@ -62,11 +71,29 @@ def type_in(line: str) -> None:
     if program == "make":
         assert words[0] in re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
         return
+    if (program, words) == ("pip", ["install", "."]):
+        install_here(monkeypatch)
+        return
     assert program == "clove"
     if "--ray" in words and find_spec("ray") is None:
         return
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, f"{line}\n{outcome.output}"
+
+
+def install_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the package in this folder beside it, with pip, and without a network."""
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--target", "installed")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *offline, "."]
+    subprocess.run(command, check=True, capture_output=True)
+    monkeypatch.syspath_prepend("installed")
+
+
+def test_the_method_of_the_documents_is_short_and_none_of_ours() -> None:
+    text = next(t for _, t in blocks(ROOT / "docs" / "adding-a-method.md") if file_name(t))
+    assert len(text.splitlines()) < 60
+    assert re.findall(r'name = "(.*)"', text) == ["by-labels"]
+    assert "by-labels" not in ALGORITHMS
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

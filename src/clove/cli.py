@@ -20,6 +20,8 @@ from clove.terminal import err, given_once, note, out, pair, plain_words
 
 if TYPE_CHECKING:
     from clove.report.live import Live
+    from clove.report.live_table import LiveTable
+    from clove.runs.compared import Comparison
     from clove.runs.loop import Progress
 
 app = typer.Typer(
@@ -118,12 +120,14 @@ def run(
         )
         with resumable(home):
             result = run_settings(chosen, gathered, home, live.watch(chosen.algorithm, chosen.seed))
-    _show([result.summary()], home, as_json)
+    _show(result.summary(), home, as_json)
 
 
 @app.command()
 def compare(
-    algorithms: Annotated[str, typer.Option(help="Methods, separated by commas.")],
+    algorithms: Annotated[
+        str, typer.Option(help="Methods, separated by commas; `all`: every one that applies.")
+    ],
     settings: SettingsFile = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
     dataset: Dataset = None,
@@ -144,10 +148,13 @@ def compare(
     quiet: Quiet = False,
     set_: Set = None,
 ) -> None:
-    """Run several methods on the same clients and put them side by side."""
+    """Run several methods on the same clients and put them side by side.
+
+    Done again with the same folder and settings, it goes on where it was stopped. A method that
+    fails is shown with its error, and the command fails at the end.
+    """
     given = locals()
-    methods = [name.strip() for name in algorithms.split(",") if name.strip()]
-    with plain_words(), _live(quiet) as live:
+    with plain_words(), _live_table(quiet) as live:
         from clove.runs.compare import compare as run_comparison
 
         _refuse_own_options(set_)
@@ -158,9 +165,9 @@ def compare(
         home = out_folder or free_folder(f"compare-{what}")
         with resumable(home), redirect_stdout(sys.stderr):  # where Ray's remarks belong
             comparison = run_comparison(
-                methods, seeds=seeds, out=home, watch=live.update, ray=ray, **named
+                algorithms, seeds=seeds, out=home, display=live, ray=ray, **named
             )
-    _show(comparison.summaries, home, as_json, several=True)
+    _show_comparison(comparison, as_json)
 
 
 @app.command()
@@ -171,20 +178,32 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Continue a run or a comparison that was stopped."""
-    with plain_words(), _live(quiet) as live, resumable(folder):
-        from clove.runs.api import resume as resume_run
-        from clove.runs.compare import is_comparison, resume_comparison
+    with plain_words(), resumable(folder):
+        from clove.runs.compare import is_comparison
 
         several = is_comparison(folder)
         if ray is not None and not several:
             raise CloveError(f"--ray spreads the runs of a comparison: {folder} holds none")
         if several:
-            with redirect_stdout(sys.stderr):  # where Ray's remarks belong
-                summaries = resume_comparison(folder, watch=live.update, ray=ray).summaries
+            _resume_comparison(folder, ray, quiet, as_json)
         else:
-            result = resume_run(folder, watch=lambda p: live.update(*_whose(p), p))
-            summaries = [result.summary()]
-    _show(summaries, folder, as_json, several)
+            _resume_run(folder, quiet, as_json)
+
+
+def _resume_comparison(folder: Path, ray: str | None, quiet: bool, as_json: bool) -> None:
+    from clove.runs.compare import resume_comparison
+
+    with _live_table(quiet) as live, redirect_stdout(sys.stderr):  # where Ray's remarks belong
+        comparison = resume_comparison(folder, ray=ray, display=live)
+    _show_comparison(comparison, as_json)
+
+
+def _resume_run(folder: Path, quiet: bool, as_json: bool) -> None:
+    from clove.runs.api import resume
+
+    with _live(quiet) as live:
+        result = resume(folder, watch=lambda progress: live.update(*_whose(progress), progress))
+    _show(result.summary(), folder, as_json)
 
 
 @app.command()
@@ -298,6 +317,14 @@ def _live(quiet: bool) -> Iterator[Live]:
         yield live
 
 
+@contextmanager
+def _live_table(quiet: bool) -> Iterator[LiveTable]:
+    from clove.report.live_table import LiveTable
+
+    with LiveTable(err, quiet=quiet) as live:
+        yield live
+
+
 def _show_times(rows: list[dict[str, Any]], title: str) -> None:
     phases = ("losses", "training", "server", "evaluation")
     table = Table("engine", "rounds/s", "ms a round", *phases, "times", title=title)
@@ -307,32 +334,52 @@ def _show_times(rows: list[dict[str, Any]], title: str) -> None:
         name = row["asked"] if row["asked"] == row["engine"] else f"auto: {row['engine']}"
         times = [f"{1e3 * row[phase]:.1f}" for phase in ("seconds", *phases)]
         table.add_row(name, f"{row['rounds_per_second']:.1f}", *times, f"{row['times']:.1f}")
-    roomy = out if out.is_terminal else Console(width=200)
-    roomy.print(table)
+    _roomy().print(table)
     last = rows[-1]
     out.print(f"{last['machine']}, torch {last['torch']}, {last['precision']}", soft_wrap=True)
     out.print(f"{last['asked']}: {last['engine']}, {last['why']}", soft_wrap=True)
 
 
-def _show(
-    summaries: list[dict[str, Any]], home: Path, as_json: bool, several: bool = False
-) -> None:
+def _show(summary: dict[str, Any], home: Path, as_json: bool) -> None:
     if as_json:
-        found = {"runs": summaries} if several else summaries[0]
-        print(json.dumps(found | {"folder": str(home)}))
+        print(json.dumps(summary | {"folder": str(home)}))
         return
     from clove.report.tables import as_rich, figures
     from clove.runs.settings import data_title
 
-    one = summaries[0]
-    what = data_title(one["dataset"], one["mixing"])
-    title = f"{what}: {one['clients']} clients, {one['rounds']} rounds"
-    roomy = out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
-    roomy.print(as_rich(figures(summaries), title))
-    for remark in dict.fromkeys(s["remark"] for s in summaries if s["remark"]):
-        note(remark)
-    out.print(f"folder   {escape(str(home))}", soft_wrap=True)
-    out.print(f"picture  {escape(str(home / 'picture.png'))}", soft_wrap=True)
+    what = data_title(summary["dataset"], summary["mixing"])
+    title = f"{what}: {summary['clients']} clients, {summary['rounds']} rounds"
+    console = _roomy()
+    console.print(as_rich(figures([summary]), title, console.width))
+    note(summary["remark"])
+    _where(folder=home, picture=home / "picture.png")
+
+
+def _show_comparison(comparison: Comparison, as_json: bool) -> None:
+    """Show all there is of a comparison; where something failed, so does the command."""
+    failures, home = comparison.failures, comparison.folder
+    if as_json:
+        found = {"runs": comparison.summaries, "failures": failures, "folder": str(home)}
+        print(json.dumps(found))
+    else:
+        console = _roomy()
+        console.print(comparison.rich_table(console.width))
+        for remark in dict.fromkeys(one["remark"] for one in comparison.summaries):
+            note(remark)
+        _where(folder=home, picture=comparison.picture)
+        for path in comparison.errors():
+            _where(error=path)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _roomy() -> Console:
+    return out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
+
+
+def _where(**paths: Path) -> None:
+    for what, path in paths.items():
+        out.print(f"{what:<8} {escape(str(path))}", soft_wrap=True)
 
 
 @contextmanager

@@ -166,3 +166,40 @@ def test_the_style_is_only_for_a_while() -> None:
     with print_style():
         assert mpl.rcParams["axes.grid"]
     assert (mpl.rcParams["axes.grid"], mpl.rcParams["font.size"]) == before
+
+
+# -------------------------------------------------------------------------------- many methods
+
+
+def many(number: int, rounds: int = 100) -> list[Curves]:
+    level = [number / 100] * rounds
+    return [Curves(f"method {n}", [run(level, level, level)]) for n in range(number)]
+
+
+@pytest.mark.parametrize("vectors", [None, embedding(np.eye(3))], ids=["two axes", "three axes"])
+@pytest.mark.parametrize("number", [6, 15, 30])
+def test_the_names_of_many_methods_stand_below_and_are_whole(
+    number: int, vectors: Embedding | None
+) -> None:
+    figure = drawn(many(number), vectors)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        f"method {n}" for n in range(number)
+    ]
+    assert all(axes.get_legend() is None for axes in figure.axes[:2])
+    box, page = legend.get_window_extent(), figure.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert box.y1 < min(axes.get_window_extent().y0 for axes in figure.axes)
+
+
+def test_fifteen_methods_look_different() -> None:
+    accuracy, _ = drawn(many(15)).axes
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in accuracy.lines}
+    assert len(looks) == 15
+
+
+@pytest.mark.parametrize(("rounds", "marks"), [(1, 1), (10, 10), (11, 6), (1000, 10)])
+def test_a_long_curve_is_marked_now_and_then(rounds: int, marks: int) -> None:
+    accuracy, _ = drawn(many(1, rounds)).axes
+    first, every = accuracy.lines[0].get_markevery()
+    assert len(range(first, rounds, every)) == marks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import Any
 
@@ -12,7 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from clove.report.tables import as_markdown, as_rich, cells, figures, megabytes, rounds
+from clove.report.tables import (
+    OF_A_RUN,
+    as_latex,
+    as_markdown,
+    as_rich,
+    as_text,
+    cells,
+    figures,
+    latex,
+    megabytes,
+    rounds,
+    runs_table,
+)
 
 
 def summary(algorithm: str, **changed: Any) -> dict[str, Any]:
@@ -141,18 +154,28 @@ def long_runs(seeds: int) -> list[dict[str, Any]]:
 
 def printed(found: list[dict[str, Any]], width: int) -> str:
     console = Console(file=StringIO(), width=width)
-    console.print(as_rich(figures(found), "a title"))
+    console.print(as_rich(figures(found), "a title", width))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text
 
 
-@pytest.mark.parametrize(("seeds", "width"), [(1, 80), (3, 100)])
+@pytest.mark.parametrize(("seeds", "width"), [(1, 80), (3, 80), (3, 100)])
 def test_the_table_fits_a_terminal(seeds: int, width: int) -> None:
     text = printed(long_runs(seeds), width)
     assert "…" not in text
     assert "724.5 MB" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(("width", "gone"), [(100, []), (80, ["stable"]), (70, ["stable", "up"])])
+def test_a_narrow_terminal_does_without_the_columns_least_missed(
+    width: int, gone: list[str]
+) -> None:
+    everything = cells(figures(long_runs(3)))[0]
+    titles = printed(long_runs(3), width).replace("accuracy %", "accuracy").split("seconds")[0]
+    missing = [t for t in everything if t.split()[0] not in titles.split() and t != "seconds"]
+    assert missing == gone
 
 
 def test_the_best_stands_out_in_a_terminal() -> None:
@@ -170,3 +193,117 @@ def test_the_table_is_markdown() -> None:
         "| clove | **90.0** | 1.00 | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
         "| fedavg | 80.0 | – | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
     ]
+
+
+def test_names_do_not_break_the_markdown() -> None:
+    lines = as_markdown(figures([summary("one|two", accuracy=0.9)])).splitlines()
+    assert lines[2].startswith(r"| one\|two | 90.0 |")
+
+
+# ------------------------------------------------------------------------------------------- LaTeX
+
+
+def parsed(text: str) -> list[list[str]]:
+    """Read a LaTeX table strictly: return its rows, the titles first, as they are written."""
+    lines = [line.partition(" % ")[0] for line in text.splitlines()]
+    needs, begin, top, titles, middle, *rows, bottom, end = lines
+    assert needs == r"% needs \usepackage{booktabs}"
+    assert (top, middle, bottom, end) == (
+        *(r"\toprule", r"\midrule", r"\bottomrule"),
+        r"\end{tabular}",
+    )
+    layout = re.fullmatch(r"\\begin\{tabular\}\{(l(r*))\}", begin)
+    assert layout is not None
+    table = []
+    for line in (titles, *rows):
+        assert line.endswith(r" \\")
+        row = re.split(r"(?<!\\) & ", line.removesuffix(r" \\"))
+        assert len(row) == len(layout[1]), line
+        assert all(balanced(cell) for cell in row), line
+        table.append(row)
+    return table
+
+
+def balanced(cell: str) -> bool:
+    """Say whether braces and dollars of a cell come in pairs, and it holds nothing unprintable."""
+    plain = re.sub(r"\\[&%$#_{}]", "", cell)
+    braces = plain.count("{") == plain.count("}")
+    return braces and plain.count("$") % 2 == 0 and not re.search(r"[&%#_±≥–]", plain)
+
+
+def test_the_table_is_latex() -> None:
+    found = [
+        *(summary("clove", accuracy=value) for value in (0.9, 0.8)),
+        *(summary("my_method", accuracy=0.5, ari=None) for _ in range(2)),
+    ]
+    assert parsed(as_latex(figures(found)))[:3] == [
+        ["algorithm", r"accuracy \%", "ARI", r"ARI$\geq$0.9", "stable", "up", "down", "seconds"],
+        [
+            *("clove", r"\textbf{85.0 $\pm$ 5.0}", r"1.00 $\pm$ 0.00", r"\textbf{1 $\pm$ 0}"),
+            *(r"3 $\pm$ 0", "1.0 kB", "2.0 kB", "1.5"),
+        ],
+        [
+            *(r"my\_method", r"50.0 $\pm$ 0.0", "--", r"\textbf{1 $\pm$ 0}"),
+            *(r"3 $\pm$ 0", "1.0 kB", "2.0 kB", "1.5"),
+        ],
+    ]
+
+
+@settings(deadline=None)
+@given(name=st.text(st.sampled_from("ab &%$#_{}~^\\"), min_size=1, max_size=8))
+def test_any_name_is_safe_in_latex(name: str) -> None:
+    shown = latex(name)
+    left = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]", "", shown)
+    assert re.fullmatch("[ab ]*", left)
+
+
+# ---------------------------------------------------------------------------------------- failures
+
+FAILURE = {"algorithm": "mine", "seed": 0, "error": "TypeError: [red] 50 % & more"}
+
+
+def test_what_failed_comes_last_with_its_error() -> None:
+    table = figures([summary("clove"), summary("local")], [FAILURE])
+    assert table["algorithm"].tolist() == ["clove", "local", "mine"]
+    assert table["seeds"].tolist() == [1, 1, 0]
+    assert table["failed"].tolist() == [0, 0, 1]
+    assert table["error"].isna().tolist() == [True, True, False]
+    _, rows = cells(table)
+    assert rows[2] == [("mine", False), ("failed", False), *[("–", False)] * 6]
+
+
+def test_an_error_is_in_every_format() -> None:
+    table = figures([summary("clove")], [FAILURE])
+    assert "mine failed: TypeError: [red] 50 % & more" in as_text(table, "a title")
+    assert as_markdown(table).endswith("\n\n- mine failed: TypeError: [red] 50 % & more\n")
+    assert as_latex(table).splitlines()[6].endswith(r" \\ % TypeError: [red] 50 % & more")
+    assert parsed(as_latex(table))[2][:2] == ["mine", "failed"]
+
+
+def test_errors_of_several_lines_stay_in_their_place() -> None:
+    table = figures([summary("clove")], [{**FAILURE, "error": "one\n| two"}])
+    assert as_markdown(table).splitlines()[-1] == "- mine failed: one | two"
+    assert as_latex(table).splitlines()[6].endswith("% one | two")
+
+
+def test_seeds_that_failed_count_for_no_mean() -> None:
+    found = [summary("mine", accuracy=0.5), summary("mine", accuracy=0.7)]
+    table = figures(found, [{**FAILURE, "seed": 2}])
+    assert table.loc[0, "accuracy"] == pytest.approx(0.6)
+    assert cells(table)[1][0][0] == ("mine (2 of 3 seeds)", False)
+    assert table.loc[0, "error"] == "seed 2: TypeError: [red] 50 % & more"
+
+
+def test_an_error_of_several_seeds_is_told_once() -> None:
+    table = figures([], [FAILURE, {**FAILURE, "seed": 1}])
+    assert table.loc[0, "error"] == FAILURE["error"]
+    table = figures([], [FAILURE, {**FAILURE, "seed": 1}, {**FAILURE, "seed": 2, "error": "b"}])
+    assert table.loc[0, "error"] == f"seed 0, 1: {FAILURE['error']}; seed 2: b"
+
+
+def test_runs_are_a_row_each_and_failures_too() -> None:
+    runs = runs_table([{**summary("clove"), "seed": 0, "history": [1, 2]}], [FAILURE])
+    assert list(runs.columns) == list(OF_A_RUN)
+    assert runs["algorithm"].tolist() == ["clove", "mine"]
+    assert runs["error"].fillna("").tolist() == ["", FAILURE["error"]]
+    assert runs["accuracy"].tolist()[0] == 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 import clove
-from clove.errors import CloveError
+from clove.algorithms import ALGORITHMS, FedAvg
+from clove.errors import CloveError, CloveWarning
 from clove.report import figures
-from clove.runs.compare import Comparison, is_comparison, resume_comparison
+from clove.runs import compare
+from clove.runs.compare import is_comparison, resume_comparison
+from clove.runs.compared import Comparison
 from clove.runs.loop import Progress
 from clove.runs.settings import read_settings
 from tests.runs.small import TINY, MyNet, lasting, own_clients
@@ -39,7 +43,8 @@ def test_a_comparison_holds_every_run_the_table_and_a_picture(comparison: Compar
     folder = comparison.folder
     assert {path.name for path in folder.iterdir()} == {
         *METHODS,
-        *("comparison.json", "table.md", "table.csv", "picture.png"),
+        *("comparison.json", "runs.csv", "picture.png", "picture.pdf"),
+        *("table.txt", "table.md", "table.tex", "table.csv"),
     }
     for method in METHODS:
         assert sorted(path.name for path in (folder / method).iterdir()) == ["seed-0", "seed-1"]
@@ -47,6 +52,7 @@ def test_a_comparison_holds_every_run_the_table_and_a_picture(comparison: Compar
             settings = clove.load(folder / method / f"seed-{seed}").settings
             assert (settings.algorithm, settings.seed) == (method, seed)
     assert imread(comparison.picture).ndim == 3
+    assert (folder / "picture.pdf").read_bytes().startswith(b"%PDF-")
 
 
 def test_summaries_come_by_algorithm_in_the_order_asked_for(comparison: Comparison) -> None:
@@ -63,6 +69,17 @@ def test_the_table_has_a_row_an_algorithm(comparison: Comparison) -> None:
     written = pd.read_csv(comparison.folder / "table.csv")
     pd.testing.assert_frame_equal(written, table, check_dtype=False)
     assert "| clove |" in (comparison.folder / "table.md").read_text()
+    assert (comparison.folder / "table.txt").read_text() == str(comparison)
+    assert (comparison.folder / "table.tex").read_text() == comparison.latex()
+
+
+def test_the_runs_are_a_row_each(comparison: Comparison) -> None:
+    runs = pd.read_csv(comparison.folder / "runs.csv")
+    assert runs[["algorithm", "seed"]].to_numpy().tolist() == [
+        [method, seed] for method in METHODS for seed in (0, 1)
+    ]
+    assert runs["accuracy"].tolist() == [s["accuracy"] for s in comparison.summaries]
+    assert runs["error"].isna().all()
 
 
 def test_options_go_to_the_algorithms_that_have_them(comparison: Comparison) -> None:
@@ -170,6 +187,178 @@ def test_settings_of_any_kind_are_remembered(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert (saved["data_dir"], saved["learning_rate"]) == (str(tmp_path), 0.01)
     assert len(clove.compare(["fedavg"], out=tmp_path / "out", **settings).summaries) == 1
+
+
+# -------------------------------------------------------------------------------------- failing
+
+
+@dataclass(frozen=True)
+class Faulty(FedAvg):
+    """FedAvg that cannot be relied on: it fails in its second round where a file says so."""
+
+    switch: str = ""
+    only_seed: int = -1
+
+    name = "faulty"
+
+    def round(self, state: Any, cohort: Any) -> Any:
+        trained = yield from super().round(state, cohort)
+        if Path(self.switch).exists() and self.only_seed in (-1, self.setup.seed):
+            raise ZeroDivisionError("of all things\nmore of it")
+        return trained
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings of a comparison in which one method fails, as long as there is a file `broken`."""
+    monkeypatch.setitem(ALGORITHMS, "faulty", Faulty)
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
+    (tmp_path / "broken").touch()
+    return {**TINY, "switch": str(tmp_path / "broken"), "out": tmp_path / "out"}
+
+
+def test_a_method_that_fails_does_not_take_the_others_down(faulty: dict[str, Any]) -> None:
+    error = "ZeroDivisionError: of all things"
+    with pytest.warns(CloveWarning, match=f"faulty, seed 0; faulty, seed 1: {error}$"):
+        found = clove.compare(["faulty", "fedavg"], seeds=2, **faulty)
+    assert [one["algorithm"] for one in found.summaries] == ["fedavg", "fedavg"]
+    assert found.failures == [
+        {"algorithm": "faulty", "seed": seed, "error": error} for seed in (0, 1)
+    ]
+    folder = found.folder
+    (story,) = found.errors()
+    assert story == folder / "faulty" / "error.txt"
+    assert "more of it" in story.read_text()
+    assert "in round" in story.read_text()
+    runs = pd.read_csv(folder / "runs.csv")
+    assert runs[runs["algorithm"] == "faulty"]["error"].tolist() == [error, error]
+    assert f"- faulty failed: {error}" in (folder / "table.md").read_text()
+    assert f"faulty failed: {error}" in (folder / "table.txt").read_text()
+
+
+def test_what_failed_is_tried_again_and_what_is_done_is_not(
+    faulty: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.warns(CloveWarning, match="faulty"):
+        clove.compare(["faulty", "fedavg"], seeds=2, **faulty)
+    (tmp_path / "broken").unlink()
+    told: set[str] = set()
+    found = resume_comparison(tmp_path / "out", lambda algorithm, *_: told.add(algorithm))
+    assert told == {"faulty"}
+    assert found.failures == []
+    assert found.table["seeds"].tolist() == [2, 2]
+    assert not (tmp_path / "out" / "faulty" / "error.txt").exists()
+
+
+def test_seeds_that_failed_are_told_from_those_that_did_not(
+    faulty: dict[str, Any], tmp_path: Path
+) -> None:
+    given = {**faulty, "engine": "sequential", "only_seed": 1}
+    with pytest.warns(CloveWarning, match="faulty, seed 0; faulty, seed 1"):
+        clove.compare(["fedavg", "faulty"], seeds=2, **given)
+    with pytest.warns(CloveWarning, match="faulty, seed 1: Zero"):  # begun runs go on one by one
+        found = clove.compare(["fedavg", "faulty"], seeds=2, **given)
+    assert [(one["algorithm"], one["seed"]) for one in found.failures] == [("faulty", 1)]
+    assert "faulty (1 of 2 seeds)" in str(found)
+    assert "faulty failed: seed 1: ZeroDivisionError: of all things" in str(found)
+
+
+def test_where_all_methods_fail_that_is_an_error(faulty: dict[str, Any]) -> None:
+    with pytest.raises(CloveError, match=r"^faulty, seed 0: ZeroDivisionError: of all things$"):
+        clove.compare(["faulty"], **faulty)
+    assert not (faulty["out"] / "table.md").exists()
+
+
+def test_an_error_of_the_watcher_is_not_the_methods(tmp_path: Path) -> None:
+    def watch(*_: object) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        clove.compare(["fedavg", "local"], out=tmp_path / "out", watch=watch, **TINY)
+
+
+# ------------------------------------------------------------------------------------------- all
+
+
+def test_all_are_all_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
+    found = clove.compare("all", out=tmp_path / "out", **{**TINY, "rounds": 1})
+    assert found.table["algorithm"].tolist() == list(ALGORITHMS)
+    assert found.failures == []
+    saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert saved["algorithms"] == list(ALGORITHMS)
+
+
+def test_a_method_may_come_before_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
+    monkeypatch.setattr(compare, "known_algorithms", lambda: ["fedavg", "local"])
+    found = clove.compare("local,all", out=tmp_path / "out", **TINY)
+    assert found.table["algorithm"].tolist() == ["local", "fedavg"]
+
+
+def test_methods_that_do_not_apply_are_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "draw", lambda *content: Figure())
+    monkeypatch.setattr(compare, "known_algorithms", lambda: ["ifca", "centralized", "fedavg"])
+    given = {"clients": own_clients(), "task": clove.classification(MyNet), "rounds": 1}
+    with pytest.warns(CloveWarning) as heard:
+        found = clove.compare("all", out=tmp_path / "out", engine="vectorized", **given)
+    assert found.table["algorithm"].tolist() == ["fedavg"]
+    said = [str(one.message) for one in heard]
+    assert said[0].startswith("ifca is left out: ifca needs the number of models")
+    assert said[1].startswith("centralized is left out: the clients' true groups are not known")
+    assert len(said) == 2
+
+
+def test_where_no_method_applies_that_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "known_algorithms", lambda: ["centralized"])
+    given = {"clients": own_clients(), "task": clove.classification(MyNet), "rounds": 1}
+    with (
+        pytest.warns(CloveWarning, match="centralized is left out"),
+        pytest.raises(CloveError, match="no algorithm applies to these clients"),
+    ):
+        clove.compare("all", out=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_wrong_with_all_methods_alike_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CloveError, match="unknown device 'gpu'"):
+        clove.compare("all", out=tmp_path / "out", **TINY, device="gpu")
+
+
+# --------------------------------------------------------------------------------------- showing
+
+
+class Shown:
+    """Notes what a display is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def begin(self, algorithms: Any, seeds: int, rounds: int, done: Any) -> None:
+        self.told.append((list(algorithms), seeds, rounds, len(done)))
+
+    def update(self, algorithm: str, seed: int, run: Any) -> None:
+        self.told.append((algorithm, seed, run.round))
+
+    def failed(self, algorithm: str) -> None:
+        self.told.append(algorithm)
+
+
+def test_a_display_is_told_the_plan_the_rounds_and_the_failures(faulty: dict[str, Any]) -> None:
+    once, again = Shown(), Shown()
+    clove.compare(["fedavg", "faulty"], display=once, **faulty)
+    assert once.told == [
+        *[(["fedavg", "faulty"], 1, 2, 0), ("fedavg", 0, 1), ("fedavg", 0, 2)],
+        "faulty",
+    ]
+    clove.compare(["fedavg", "faulty"], display=again, **faulty)
+    assert again.told == [(["fedavg", "faulty"], 1, 2, 1), "faulty"]
 
 
 # ------------------------------------------------------------------------------------- refusing

@@ -20,7 +20,8 @@ import clove
 from clove.algorithms import ALGORITHMS, FedAvg, find_algorithm
 from clove.errors import CloveError, CloveWarning
 from clove.runs.build import gather_clients
-from clove.runs.compare import Comparison, resume_comparison
+from clove.runs.compare import resume_comparison
+from clove.runs.compared import Comparison
 from clove.runs.loop import Standing
 from clove.runs.settings import from_names
 from clove.runs.spread import Apart, Load, Update, work
@@ -213,9 +214,10 @@ def test_an_error_out_there_names_the_run(cluster: str, tmp_path: Path) -> None:
         )
 
 
-def test_a_fault_out_there_names_the_run(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a method that fails."""
+
     @dataclass(frozen=True)
     class Faulty(FedAvg):
         name = "faulty"
@@ -224,6 +226,19 @@ def test_a_fault_out_there_names_the_run(
             raise ZeroDivisionError("of all things")
 
     monkeypatch.setitem(ALGORITHMS, "faulty", Faulty)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_fault_out_there_does_not_take_other_methods_down(cluster: str, tmp_path: Path) -> None:
+    with pytest.warns(CloveWarning, match="faulty, seed 0: ZeroDivisionError: of all things"):
+        found = clove.compare(["faulty", "fedavg"], out=tmp_path / "out", ray="local", **SETTINGS)
+    assert [one["algorithm"] for one in found.summaries] == ["fedavg"]
+    assert [one["algorithm"] for one in found.failures] == ["faulty"]
+    assert "of all things" in (tmp_path / "out" / "faulty" / "error.txt").read_text()
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_fault_out_there_names_the_run(cluster: str, tmp_path: Path) -> None:
     with pytest.raises(CloveError, match="faulty, seed 0: ZeroDivisionError: of all things"):
         clove.compare(["faulty"], out=tmp_path / "out", ray="local", **SETTINGS)
 

@@ -38,7 +38,12 @@ def find_algorithm(name: str) -> type[Algorithm[Any]]:
     offered = _offered()
     if name in offered:
         return _loaded(offered[name])
-    raise unknown_name("algorithm", name, [*ALGORITHMS, *offered])
+    raise unknown_name("algorithm", name, known_algorithms())
+
+
+def known_algorithms() -> list[str]:
+    """Return the names of all methods: ours, those registered, those of installed packages."""
+    return list(dict.fromkeys([*ALGORITHMS, *_offered()]))
 
 
 def load_entry_points() -> None:
@@ -89,6 +94,7 @@ __all__ = [
     "PerFedAvg",
     "Setup",
     "find_algorithm",
+    "known_algorithms",
     "load_entry_points",
     "register",
 ]

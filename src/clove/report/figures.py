@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from clove.report.style import colour, marker, print_style
+from clove.report.style import colour, dashes, marker, print_style
 
 Record = Mapping[str, Any]
+MOST_IN_AXES = 5  # curves whose names fit among them; more have a legend below
+MARKS = 10  # markers on a curve: enough to tell it by, few enough to see it
 LABELS = {"accuracy": "test accuracy", "test_loss": "test loss", "ari": "ARI with the true groups"}
 
 
@@ -41,16 +45,40 @@ class Curves:
 
 def draw(curves: Sequence[Curves], embedding: Embedding | None, title: str) -> Figure:
     """Draw accuracy (or loss) and ARI by round, and the loss vectors where there are any."""
+    below = len(curves) > MOST_IN_AXES
     with print_style():
         layout = ConstrainedLayoutEngine(w_pad=0.12)
-        figure = Figure(figsize=(13 if embedding else 9, 3.9), layout=layout)
+        width, a_row = (13, 8) if embedding else (9, 5)
+        height = 3.9 + 0.25 * below * ceil(len(curves) / a_row)
+        figure = Figure(figsize=(width, height), layout=layout)
         axes = figure.subplots(1, 3 if embedding else 2)
-        draw_metric(axes[0], curves, headline(curves))
-        draw_metric(axes[1], curves, "ari")
+        draw_metric(axes[0], curves, headline(curves), legend=not below)
+        draw_metric(axes[1], curves, "ari", legend=not below)
         if embedding is not None:
             draw_embedding(axes[2], embedding)
+        if below:
+            _legend_below(figure, curves, a_row)
         figure.suptitle(title, fontsize=11)
     return figure
+
+
+def _legend_below(figure: Figure, curves: Sequence[Curves], a_row: int) -> None:
+    """Name all curves below the axes."""
+    lines = [
+        Line2D([], [], label=one.algorithm, **_look(index)) for index, one in enumerate(curves)
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=a_row, handlelength=3)
+
+
+def _look(index: int) -> dict[str, Any]:
+    """Return how the i-th curve looks: told apart by colour, marker and, in the end, dashes."""
+    return {
+        "color": colour(index),
+        "marker": marker(index),
+        "linestyle": dashes(index),
+        "linewidth": 1.6,
+        "markersize": 4,
+    }
 
 
 def headline(curves: Sequence[Curves]) -> str:
@@ -59,37 +87,30 @@ def headline(curves: Sequence[Curves]) -> str:
     return "accuracy" if any(r["accuracy"] is not None for r in records) else "test_loss"
 
 
-def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str) -> None:
+def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str, legend: bool = True) -> None:
     """Draw a metric by round: a line for each algorithm, the mean over seeds, with their range."""
-    drawn = 0
     for index, one in enumerate(curves):
         rows = _table(one.runs, metric)
         if rows is None:
             continue
         measured = ~np.isnan(rows).all(axis=0)
         rounds, rows = 1 + np.flatnonzero(measured), rows[:, measured]
-        axes.plot(
-            rounds,
-            np.nanmean(rows, axis=0),
-            label=one.algorithm,
-            linewidth=1.6,
-            color=colour(index),
-            marker=marker(index),
-            markersize=3.5,
-        )
+        every = ceil(len(rounds) / MARKS)
+        marks = (index % every, every)  # not all in the same rounds
+        means = np.nanmean(rows, axis=0)
+        axes.plot(rounds, means, label=one.algorithm, markevery=marks, **_look(index))
         if len(rows) > 1:
             low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
             axes.fill_between(rounds, low, high, color=colour(index), alpha=0.15, lw=0)
-        drawn += 1
     axes.set_xlabel("round")
     axes.set_ylabel(LABELS[metric])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if metric != "test_loss":
         axes.set_ylim(-0.05, 1.05)
-    if drawn:
-        axes.legend(loc="best", fontsize=8)
-    else:
+    if not axes.lines:
         axes.text(0.5, 0.5, "no groups to compare", transform=axes.transAxes, ha="center")
+    elif legend:
+        axes.legend(loc="best", fontsize=8)
 
 
 def _table(runs: Sequence[Sequence[Record]], metric: str) -> NDArray[np.float64] | None:

@@ -17,12 +17,25 @@ from rich.progress import (
 )
 
 
+class Engines:
+    """Says which engine runs are made with, and why: each choice once."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._said: set[str] = set()
+
+    def tell(self, run: Any) -> None:
+        """Say a run's engine, unless that was said."""
+        words = f"{run.choice.engine} engine on {run.settings.device}: {run.choice.reason}"
+        if not self._quiet and words not in self._said:
+            self._said.add(words)
+            self._console.print(words, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
 class Live:
     """One bar a run: rounds done, accuracy, ARI, groups, time left."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
-        self._said: set[str] = set()
         self._bars: dict[tuple[str, int], TaskID] = {}
         self._progress = Progress(
             TextColumn("[bold]{task.description:<14}"),
@@ -33,6 +46,7 @@ class Live:
             console=console,
             disable=quiet or not console.is_terminal,
         )
+        self._engines = Engines(self._progress.console, quiet)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -60,14 +74,8 @@ class Live:
         self._progress.update(bar, completed=run.round, news=news(run.records[-1]))
 
     def _begin(self, algorithm: str, seed: int, run: Any) -> TaskID:
-        settings, choice = run.settings, run.choice
-        words = f"{choice.engine} engine on {settings.device}: {choice.reason}"
-        if not self._quiet and words not in self._said:
-            self._said.add(words)
-            self._progress.console.print(
-                words, style="dim", markup=False, highlight=False, soft_wrap=True
-            )
-        bar = self._progress.add_task(f"{algorithm} {seed}", total=settings.rounds, news="")
+        self._engines.tell(run)
+        bar = self._progress.add_task(f"{algorithm} {seed}", total=run.settings.rounds, news="")
         self._bars[algorithm, seed] = bar
         return bar
 

@@ -14,6 +14,7 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     *("#882255", "#117733", "#999933", "#332288", "#AA4499", "#44AA99", "#661100", "#6699CC"),
 )
+FIRST = 7  # how many colours are the first palette's
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 
 
@@ -31,6 +32,7 @@ def print_style() -> Iterator[None]:
         "legend.frameon": False,
         "figure.dpi": 130,
         "savefig.bbox": "tight",
+        "pdf.fonttype": 42,  # whole fonts, as publishers ask for
         "axes.prop_cycle": cycler(color=COLOURS),
     }
     with mpl.rc_context(settings):
@@ -45,3 +47,8 @@ def colour(index: int) -> str:
 def marker(index: int) -> str:
     """Return the marker of the i-th thing."""
     return MARKERS[index % len(MARKERS)]
+
+
+def dashes(index: int) -> str:
+    """Return the line style of the i-th thing: solid, and dashed from the second palette on."""
+    return "-" if index < FIRST else "--"

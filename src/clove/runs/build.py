@@ -217,11 +217,7 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
     device = find_device(settings.device)
     precision = find_precision(settings.precision, device)
     dtype = dtype_of(precision)
-    algorithm = algorithm_for(settings, clients, len(clients.clients), device)
-    pools = algorithm.pools(clients.groups)
-    if pools is not None:
-        clients = replace(clients, clients=pool_training_data(clients.clients, pools))
-        algorithm = replace(algorithm, setup=replace(algorithm.setup, pools=pools))
+    algorithm, clients = simulated_algorithm(settings, clients, device)
     federation, choice = make_engine(
         settings.engine,
         clients.clients,
@@ -277,6 +273,18 @@ def algorithm_for(
         classes=clients.outputs if clients.task.correct is not None else None,
     )
     return find_algorithm(settings.algorithm)(setup, **settings.options)
+
+
+def simulated_algorithm(
+    settings: Settings, clients: Clients, device: torch.device
+) -> tuple[Algorithm[Any], Clients]:
+    """Return the method, and the clients it works with, whose data may be pooled before."""
+    algorithm = algorithm_for(settings, clients, len(clients.clients), device)
+    pools = algorithm.pools(clients.groups)
+    if pools is None:
+        return algorithm, clients
+    pooled = replace(clients, clients=pool_training_data(clients.clients, pools))
+    return replace(algorithm, setup=replace(algorithm.setup, pools=pools)), pooled
 
 
 def with_whole_paths(settings: Settings) -> Settings:

@@ -93,20 +93,28 @@ class Distant:
 # ------------------------------------------------------------------------------------------- here
 
 
-def spread(stacks: Sequence[Sequence[Run]], cluster: Cluster) -> Generator[Run, None, None]:
+def spread(
+    stacks: Sequence[Sequence[Run]],
+    cluster: Cluster,
+    failed: Callable[[Sequence[Run], CloveError], None],
+) -> Generator[Run, None, None]:
     """Make runs on a cluster, a stack each to a worker, and yield each when it is finished.
 
     Runs of a stack of several must be new. Where their clients cannot be one stack, each goes to a
-    worker of its own. A worker that dies is replaced once; the error after that names its runs.
+    worker of its own. A worker that dies is replaced once. `failed` is told of runs that cannot be
+    made, and why; the others go on.
     """
-    return _Spread(cluster).over(stacks)
+    return _Spread(cluster, failed).over(stacks)
 
 
 class _Spread:
     """Runs on their way."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: Cluster, failed: Callable[[Sequence[Run], CloveError], None]
+    ) -> None:
         self._cluster, self._ray, self._tasks = cluster, cluster.ray, 0
+        self._failed = failed
         self._going: dict[Any, Sequence[Run]] = {}
         self._sent: dict[int, Any] = {}
         self._standing: dict[Run, Distant] = {}
@@ -181,7 +189,10 @@ class _Spread:
             return
         except self._ray.exceptions.RayError as error:
             del self._going[worker]
-            raise _failure(stack, error) from error
+            failure = _failure(error)
+            failure.__cause__ = error
+            self._failed(stack, failure)
+            return
         if isinstance(update, Apart):
             del self._going[worker]
             self._tasks += len(stack) - 1
@@ -217,20 +228,20 @@ def _pieces(stack: Sequence[Run]) -> Sequence[Sequence[Run]]:
     return [[run] for run in stack] if stack[0].settings.engine == "sequential" else [stack]
 
 
-def _failure(stack: Sequence[Run], error: Any) -> CloveError:
-    runs = "; ".join(map(str, stack))
+def _failure(error: Any) -> CloveError:
+    """Say why a worker's runs cannot be made."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, CloveError):
-        return CloveError(f"{runs}: {cause}")
+        return cause
     if cause is None:  # it is the worker that failed
         return CloveError(
-            f"{runs}: the worker died twice ({_first_line(error)}): see whether its machine has "
+            f"the worker died twice ({_first_line(error)}): see whether its machine has "
             "memory enough, and Ray's logs there; what is done is kept, the same command goes on"
         )
     hint = ""
     if isinstance(cause, ImportError):
         hint = ": all machines need the same versions of clove and of code of your own"
-    return CloveError(f"{runs}: {type(cause).__name__}: {_first_line(cause)}{hint}")
+    return CloveError(f"{type(cause).__name__}: {_first_line(cause)}{hint}")
 
 
 def _first_line(error: BaseException) -> str:
