@@ -29,6 +29,8 @@ def bytes_by_round(algorithm, **options):
         # The model a client started from, and its personal steps, cost nothing more.
         ("fedprox", TRAIN_DOWN, MODEL + NUMBER),
         ("per-fedavg", TRAIN_DOWN, MODEL + NUMBER),
+        ("cfl-s", TRAIN_DOWN, MODEL + NUMBER),
+        ("fesem", TRAIN_DOWN, MODEL + NUMBER),
         # A seed for the initial model with its number, and which model to train; a sample count.
         ("local", 3 * NUMBER, NUMBER),
     ],
@@ -43,6 +45,12 @@ def test_after_stability_each_client_is_sent_one_model_and_sends_no_losses():
     assert up[:2] == [CLIENTS * (MODELS * NUMBER + TRAIN_UP)] * 2
     assert down[2:] == [CLIENTS * TRAIN_DOWN] * 2
     assert up[2:] == [CLIENTS * TRAIN_UP] * 2  # which model it has, the server told it before
+
+
+def test_pretraining_costs_a_model_each_way_once():
+    down, up = bytes_by_round("flexcfl", rounds=2)
+    assert down == [CLIENTS * (MODEL + NUMBER + TRAIN_DOWN), CLIENTS * TRAIN_DOWN]
+    assert up == [CLIENTS * (MODEL + NUMBER + TRAIN_UP), CLIENTS * (NUMBER + TRAIN_UP)]
 
 
 def test_trained_probes_travel_once_up_and_once_down_to_everybody():

@@ -92,7 +92,19 @@ def test_a_newcomer_from_outside_joins_the_group_whose_digits_it_has():
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["clove", "ifca", "fedavg", "local", "fedprox", "per-fedavg", "centralized"]
+    "algorithm",
+    [
+        "clove",
+        "ifca",
+        "fedavg",
+        "local",
+        "fedprox",
+        "per-fedavg",
+        "centralized",
+        "cfl-s",
+        "fesem",
+        "flexcfl",
+    ],
 )
 def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm):
     options = {"rounds": 2, "participation": 0.6, "stragglers": 0.2}
@@ -116,6 +128,9 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm
         {"algorithm": "fedavg"},
         {"algorithm": "local"},
         {"algorithm": "fedprox"},
+        {"algorithm": "cfl-s", "eps2": 0.1},
+        {"algorithm": "fesem"},
+        {"algorithm": "flexcfl"},
         {"algorithm": "per-fedavg", "meta_gradient": "hessian-free"},
     ],
     ids=str,

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from clove.algorithms import Algorithm, Clove, FedAvg, FedProx, Ifca, Local, PerFedAvg
+from clove.algorithms import (
+    Algorithm,
+    CflS,
+    Clove,
+    FedAvg,
+    FedProx,
+    Fesem,
+    FlexCfl,
+    Ifca,
+    Local,
+    PerFedAvg,
+)
 from clove.federation import Sequential, Vectorized
 from tests.federation.worlds import WORLDS, assert_same_models, some_clients
 
@@ -22,6 +33,10 @@ METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
     "local": (Local, {}),
     "fedprox": (FedProx, {"mu": 0.3}),
     "per-fedavg, first-order": (PerFedAvg, {"personal_learning_rate": 0.2, "personal_steps": 3}),
+    "cfl-s": (CflS, {"eps1": 10.0, "eps2": 0.1}),
+    "cfl-s, as published": (CflS, {"eps1": 10.0, "eps2": 0.1, "indices": "as-published"}),
+    "fesem": (Fesem, {}),
+    "flexcfl": (FlexCfl, {"pretraining_steps": 5, "eta_g": 0.1}),
     "per-fedavg, hessian-free": (
         PerFedAvg,
         {"personal_learning_rate": 0.2, "meta_gradient": "hessian-free"},

@@ -46,6 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
         "meta_gradient": "hessian-free",
     },
     "centralized": {"algorithm": "centralized"},
+    "cfl-s": {"algorithm": "cfl-s", "eps2": 0.1, "participation": 0.6},
+    "fesem": {"algorithm": "fesem", "participation": 0.6},
+    "flexcfl": {"algorithm": "flexcfl", "participation": 0.6, "eta_g": 0.1},
     "ifca, momentum": {"algorithm": "ifca", "optimizer": "sgd", "momentum": 0.5},
 }
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from clove.algorithms.base import Algorithm, Asking, Outcome, Setup
 from clove.algorithms.centralized import Centralized
+from clove.algorithms.cfl_s import CflS
 from clove.algorithms.clove import Clove
 from clove.algorithms.fedavg import FedAvg
 from clove.algorithms.fedprox import FedProx
+from clove.algorithms.fesem import Fesem
+from clove.algorithms.flexcfl import FlexCfl
 from clove.algorithms.ifca import Ifca
 from clove.algorithms.local import Local
 from clove.algorithms.one_model import OneModel, OneModelState
@@ -74,7 +77,18 @@ def _loaded(point: EntryPoint) -> type[Algorithm[Any]]:
     return register(found)
 
 
-for _algorithm in (Clove, Centralized, FedAvg, FedProx, Ifca, Local, PerFedAvg):
+for _algorithm in (
+    Clove,
+    Centralized,
+    CflS,
+    FedAvg,
+    FedProx,
+    Fesem,
+    FlexCfl,
+    Ifca,
+    Local,
+    PerFedAvg,
+):
     register(_algorithm)
 
 __all__ = [
@@ -83,9 +97,12 @@ __all__ = [
     "Algorithm",
     "Asking",
     "Centralized",
+    "CflS",
     "Clove",
     "FedAvg",
     "FedProx",
+    "Fesem",
+    "FlexCfl",
     "Ifca",
     "Local",
     "OneModel",

@@ -130,14 +130,13 @@ class Gathered:
             models = stacks.pick(stacks.concatenate(self._stacked), in_order)
         if self._sums is not None and self._sums.weights.any():
             models = self._sums.means()
-        values = () if isinstance(question, Train) else self.federation.buffers
         return Trained(
             clients=clients,
             samples=self._samples(places),
             models=models,
             weights=None if self._sums is None else self._sums.weights,
             stable=stable,
-            values=frozenset(values),
+            values=frozenset(self.federation.buffers),
             losses=self._losses_of_steps(in_order) if self._reports else None,
         )
 

@@ -6,7 +6,7 @@ never changed in place: a function that changes one returns a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,43 @@ def finite_rows(models: Parameters) -> Callable[[], NDArray[np.bool_]]:
     return download(torch.stack([flat.mul(0).sum(1) for flat in kinds]).sum(0) == 0)
 
 
+def difference(models: Parameters, others: Parameters) -> dict[str, Tensor]:
+    """Return what each model of a stack has more than that of another in its place."""
+    return {name: tensor - others[name] for name, tensor in models.items()}
+
+
+def inner_products(
+    models: Parameters, others: Parameters, leave_out: Collection[str] = ()
+) -> NDArray[np.float64]:
+    """Return the inner product of each model of a stack with each of another, `[models, others]`.
+
+    Lengths, distances and angles all follow from these, for thousands of clients at once. Numbers
+    are multiplied in double precision, so that small differences of long vectors come out right,
+    and tensor by tensor, so that there is never such a copy of all.
+    """
+    total = torch.zeros(count(models), count(others), dtype=torch.float64, device=_device(models))
+    for name, tensor in models.items():
+        if tensor.is_floating_point() and name not in leave_out:
+            one, other = (t.reshape(len(t), _size(t)).double() for t in (tensor, others[name]))
+            total += one @ other.T
+    return np.asarray(total.cpu().numpy())
+
+
+def squared_lengths(models: Parameters, leave_out: Collection[str] = ()) -> NDArray[np.float64]:
+    """Return the inner product of each model of a stack with itself."""
+    total = torch.zeros(count(models), dtype=torch.float64, device=_device(models))
+    for name, tensor in models.items():
+        if tensor.is_floating_point() and name not in leave_out:
+            total += tensor.reshape(len(tensor), _size(tensor)).double().square().sum(1)
+    return np.asarray(total.cpu().numpy())
+
+
+def combined(models: Parameters, shares: NDArray[np.float64]) -> dict[str, Tensor]:
+    """Return weighted sums of the models of a stack, by a table of shares `[sums, models]`."""
+    sums = _weighted_sums(models, shares)
+    return _unflat({kind: _rounded(kind, total) for kind, total in sums.items()}, models)
+
+
 def _device(models: Parameters) -> torch.device:
     return next(iter(models.values())).device
 
@@ -136,24 +173,37 @@ class GroupSums:
         table = np.zeros((len(self.weights), len(groups)))
         table[groups, np.arange(len(groups))] = weights
         self.weights += table.sum(1)
-        shares = upload(table, _device(models))
         self._like = {name: tensor[:1] for name, tensor in models.items()}
-        # A matrix product adds in a fixed order on every device; scattered adds do not.
-        with exact_products():
-            for kind, flat in _flat(models).items():
-                exact = kind if kind.is_floating_point else torch.float64
-                total = shares.to(exact) @ flat.to(exact)
-                self._sums[kind] = self._sums[kind] + total if kind in self._sums else total
+        for kind, total in _weighted_sums(models, table).items():
+            self._sums[kind] = self._sums[kind] + total if kind in self._sums else total
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""
         device = _device(self._like)
         safe = upload(np.where(self.weights > 0, self.weights, 1.0)[:, None], device)
-        means = {}
-        for kind, total in self._sums.items():
-            mean = total / safe.to(total.dtype)
-            means[kind] = mean if kind.is_floating_point else mean.round().to(kind)
+        means = {
+            kind: _rounded(kind, total / safe.to(total.dtype)) for kind, total in self._sums.items()
+        }
         return _unflat(means, self._like)
+
+
+def _weighted_sums(models: Parameters, shares: NDArray[np.float64]) -> dict[torch.dtype, Tensor]:
+    """Return weighted sums of models, a matrix `[sums, numbers]` for each type of number.
+
+    Whole numbers are added up in double precision.
+    """
+    weights, sums = upload(shares, _device(models)), {}
+    # A matrix product adds in a fixed order on every device; scattered adds do not.
+    with exact_products():
+        for kind, flat in _flat(models).items():
+            exact = kind if kind.is_floating_point else torch.float64
+            sums[kind] = weights.to(exact) @ flat.to(exact)
+    return sums
+
+
+def _rounded(kind: torch.dtype, numbers: Tensor) -> Tensor:
+    """Return numbers as they are, or as the whole numbers they stand for."""
+    return numbers if kind.is_floating_point else numbers.round().to(kind)
 
 
 def _flat(models: Parameters) -> dict[torch.dtype, Tensor]:

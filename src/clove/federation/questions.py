@@ -272,8 +272,9 @@ class Trained:
     """Trained parameters (or gradients), by client, or by group with each group's samples.
 
     `samples` are the clients' sample counts, `weights` the groups' totals (None when by client),
-    `stable` the clients' reports (None when not asked for). `values` names the entries of a
-    gradient answer that are values to be taken as they are (running statistics). `losses` holds,
+    `stable` the clients' reports (None when not asked for). `values` names the entries
+    that are no parameters but running statistics: in a gradient answer they are values to be taken
+    as they are, and a distance between models leaves them out. `losses` holds,
     where asked for, a row a client of the objective at every step, NaN beyond its last.
     """
 

@@ -35,6 +35,9 @@ CASES: dict[str, dict[str, Any]] = {
     "local": {"algorithm": "local"},
     "fedprox": {"algorithm": "fedprox", "rounds": 2},
     "per-fedavg": {"algorithm": "per-fedavg", "rounds": 2},
+    "cfl-s": {"algorithm": "cfl-s", "eps1": 10.0, "eps2": 0.1, "participation": 0.6},
+    "fesem": {"algorithm": "fesem", "participation": 0.6},
+    "flexcfl": {"algorithm": "flexcfl", "pretraining_steps": 5, "participation": 0.6},
 }
 
 
