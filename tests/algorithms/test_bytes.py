@@ -39,6 +39,32 @@ def test_a_round_of_each_method(algorithm, down, up):
     assert bytes_by_round(algorithm, rounds=2) == ([CLIENTS * down] * 2, [CLIENTS * up] * 2)
 
 
+CLASSES, FEATURES = 10, 64
+PROTOTYPES, MEANS = 4 * CLASSES * FEATURES + CLASSES, (4 * FEATURES + NUMBER) * CLASSES
+
+
+def test_prototypes_travel_instead_of_models():
+    down, up = bytes_by_round("fedproto", rounds=2)
+    # The name of the kept model costs two numbers; prototypes come with a flag for each class.
+    once = 2 * (2 * NUMBER) + NUMBER
+    assert down == [CLIENTS * once, CLIENTS * (once + PROTOTYPES)]
+    assert up == [CLIENTS * (MEANS + NUMBER)] * 2
+
+
+def test_learning_to_blend_costs_no_second_model():
+    down, up = bytes_by_round("fedala", rounds=2)
+    assert down == [CLIENTS * TRAIN_DOWN, CLIENTS * (TRAIN_DOWN + NUMBER)]
+    assert up == [CLIENTS * (MODEL + NUMBER), CLIENTS * (MODEL + 2 * NUMBER)]
+
+
+def test_bodies_heads_and_statistics_travel_once_each():
+    down, up = bytes_by_round("fedpac", rounds=2)
+    kept = 3 * (2 * NUMBER) + NUMBER  # two summaries and the training of the body
+    statistics = 4 * (CLASSES * FEATURES + 1)
+    assert down == [CLIENTS * (TRAIN_DOWN + kept), CLIENTS * (TRAIN_DOWN + kept + PROTOTYPES)]
+    assert up == [CLIENTS * (MODEL + 2 * NUMBER + statistics + MEANS)] * 2
+
+
 def test_after_stability_each_client_is_sent_one_model_and_sends_no_losses():
     down, up = bytes_by_round("clove", rounds=4, early_stopping=True, stable_rounds=2)
     assert down[:2] == [CLIENTS * (MODELS * MODEL + NUMBER)] * 2

@@ -104,6 +104,9 @@ def test_a_newcomer_from_outside_joins_the_group_whose_digits_it_has():
         "cfl-s",
         "fesem",
         "flexcfl",
+        "fedproto",
+        "fedala",
+        "fedpac",
     ],
 )
 def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm):
@@ -132,6 +135,9 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm
         {"algorithm": "fesem"},
         {"algorithm": "flexcfl"},
         {"algorithm": "per-fedavg", "meta_gradient": "hessian-free"},
+        {"algorithm": "fedproto"},
+        {"algorithm": "fedala", "measured": "blended"},
+        {"algorithm": "fedpac"},
     ],
     ids=str,
 )

@@ -8,7 +8,10 @@ from clove.algorithms.base import Algorithm, Asking, Outcome, Setup
 from clove.algorithms.centralized import Centralized
 from clove.algorithms.cfl_s import CflS
 from clove.algorithms.clove import Clove
+from clove.algorithms.fedala import FedAla
 from clove.algorithms.fedavg import FedAvg
+from clove.algorithms.fedpac import FedPac
+from clove.algorithms.fedproto import FedProto
 from clove.algorithms.fedprox import FedProx
 from clove.algorithms.fesem import Fesem
 from clove.algorithms.flexcfl import FlexCfl
@@ -85,6 +88,9 @@ for _algorithm in (
     FedProx,
     Fesem,
     FlexCfl,
+    FedAla,
+    FedPac,
+    FedProto,
     Ifca,
     Local,
     PerFedAvg,
@@ -99,7 +105,10 @@ __all__ = [
     "Centralized",
     "CflS",
     "Clove",
+    "FedAla",
     "FedAvg",
+    "FedPac",
+    "FedProto",
     "FedProx",
     "Fesem",
     "FlexCfl",

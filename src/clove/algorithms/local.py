@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clove import seeds
-from clove.algorithms.base import Algorithm, Asking, Outcome
+from clove.algorithms.base import Algorithm, Asking, Outcome, Setup
 from clove.federation.parameters import Indices
 from clove.federation.questions import Evaluate, Kept, Seeded, Train, Trained
 
-KEPT = "model"
+KEPT = "model"  # the name under which clients keep a model of their own
+
+
+def own_model(setup: Setup) -> Kept:
+    """Return the client's own model; before it has one, an initial one, the same for all."""
+    return Kept(KEPT, otherwise=Seeded(seeds.integer(setup.seed, "initial", 0)))
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,10 @@ class Local(Algorithm[LocalState]):
 
     def evaluation(self, state: LocalState, clients: Indices) -> Evaluate:
         """Every client uses its own model."""
-        return Evaluate(self._own(), clients)
+        return Evaluate(own_model(self.setup), clients)
 
     def round(self, state: LocalState, cohort: Indices) -> Asking[Outcome[LocalState]]:
         """Let every participant go on training its own model."""
-        trained: Trained = yield Train(self._own(), cohort, cohort, self.setup.training, keep=KEPT)
+        own, training = own_model(self.setup), self.setup.training
+        trained: Trained = yield Train(own, cohort, cohort, training, keep=KEPT)
         return Outcome(LocalState(state.round + 1), trained.clients, trained.clients)
-
-    def _own(self) -> Kept:
-        return Kept(KEPT, otherwise=Seeded(seeds.integer(self.setup.seed, "initial", 0)))

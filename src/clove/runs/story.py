@@ -50,13 +50,7 @@ class Story:
 
     def algorithm(self) -> Algorithm[Any]:
         """Return the method, for questions about newcomers."""
-
-        def refuse(number: int, how: str) -> Parameters:
-            raise CloveError("a finished run makes no new models")
-
-        groups = None if self.groups is None else len(np.unique(self.groups))
-        setup = Setup(self.clients, groups, self.settings.training, self.settings.seed, refuse)
-        return find_algorithm(self.settings.algorithm)(setup, **self.settings.options)
+        return _method(self.settings, self.clients, self.groups)
 
     def embedding(self) -> Embedding | None:
         """Return the last loss vectors with the models and groups of their clients."""
@@ -104,9 +98,11 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
         raise CloveError(f"the run in {path} has no finished round yet: `clove resume {path}`")
     settings = from_names(**read_run_settings(folder.path / SETTINGS))
     clients, rounds = saved["clients"], saved["round"]
-    algorithm = find_algorithm(settings.algorithm)
+    algorithm = _method(settings, clients["number"], clients["groups"])
     state = algorithm.state_type(**saved["state"])
-    models = saved["memory"]["kept"].get("model", {}) if algorithm.personal else state.models
+    models = algorithm.server_models(state)
+    if models is None:
+        models = saved["memory"]["kept"].get("model", {})
     vectors = {number: folder.loss_vectors(number) for number in range(1, rounds + 1)}
     return Story(
         settings=settings,
@@ -124,6 +120,17 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
         remark=clients["remark"],
         task=task or _named(settings, tuple(clients["inputs"]), clients["outputs"]),
     )
+
+
+def _method(settings: Settings, clients: int, groups: Indices | None) -> Algorithm[Any]:
+    """Return the method of a run that makes no new models."""
+
+    def refuse(number: int, how: str) -> Parameters:
+        raise CloveError("a finished run makes no new models")
+
+    number = None if groups is None else len(np.unique(groups))
+    setup = Setup(clients, number, settings.training, settings.seed, refuse)
+    return find_algorithm(settings.algorithm)(setup, **settings.options)
 
 
 def _named(settings: Settings, inputs: tuple[int, ...], outputs: int) -> Task | None:

@@ -1,0 +1,62 @@
+"""How FedPAC combines heads: what clients tell of their features, and the weights that follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clove.algorithms.simplex import least_on_simplex
+from clove.errors import CloveError
+from clove.federation.objectives import Batch, Learner
+from clove.federation.parameters import Parameters
+from clove.federation.precision import exact_products
+from clove.federation.questions import Floats
+from clove.federation.summaries import summary
+
+
+@summary("feature-statistics")
+def feature_statistics(
+    learner: Learner, model: Parameters | None, data: Batch, seed: int
+) -> dict[str, Tensor]:
+    """Return what the combination of heads depends on.
+
+    `shares`: of each class, its mean features times its share of the samples, h. `variance`:
+    E‖f‖² - Σ‖h‖² over the number of samples, V.
+    """
+    if model is None:
+        raise CloveError("feature-statistics need a network's features: the question needs models")
+    features, samples = learner.features(model, data.x).flatten(1), len(data.y)
+    marks = F.one_hot(data.y, learner.classes).to(features.dtype)
+    shares = marks.T @ features / samples
+    spread = features.square().sum() / samples - shares.square().sum()
+    return {"shares": shares, "variance": spread.clamp(min=0) / samples}
+
+
+def combining_weights(variances: Floats, shares: Floats, least: float = 0.0) -> Floats:
+    """Return for each client the weights of everybody's head in its own, a row a client.
+
+    Client i's minimise Σⱼ αⱼ² Vⱼ + ‖Σⱼ αⱼ (hᵢ - hⱼ)‖² over all α that are not negative and sum to
+    one: variance, and bias. Weights below `least` are cut off, and the others made to sum to one.
+    """
+    flat = shares.reshape(len(shares), -1).astype(np.float64)
+    flat = flat - flat.mean(axis=0)  # only differences count, and small numbers lose fewer digits
+    products = flat @ flat.T
+    own = products.diagonal()
+    rows = []
+    for row, square in zip(products, own, strict=True):
+        bias = products - row - row[:, None] + square
+        rows.append(least_on_simplex(bias + np.diag(variances)))
+    weights = np.stack(rows)
+    kept = np.where(weights >= np.minimum(least, weights.max(axis=1, keepdims=True)), weights, 0.0)
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+
+
+def mixtures(heads: Parameters, weights: Floats) -> dict[str, Tensor]:
+    """Return for each row of weights the weighted sum of heads."""
+    with exact_products():
+        return {
+            name: (torch.as_tensor(weights).to(t) @ t.flatten(1)).view(-1, *t.shape[1:])
+            for name, t in heads.items()
+        }

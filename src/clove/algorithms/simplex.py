@@ -1,0 +1,54 @@
+"""The least value of a quadratic form over weights that are not negative and sum to one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.optimize import nnls
+
+Floats = NDArray[np.float64]
+
+AT_FIRST = 32  # weights looked at in the beginning: most of many end as nought
+ROUNDING = 1e-9
+RIDGE = 1e-12  # so that of weights that do equally well, equal ones are taken
+
+
+def least_on_simplex(form: Floats) -> Floats:
+    """Return the weights α, none negative, of sum one, for which αᵀ P α is least.
+
+    P must be positive semidefinite. The problem is solved for the few weights that promise most,
+    then with those added that would still lower the value, until none would: that is the solution
+    for all of them.
+    """
+    free = np.argsort(form.diagonal(), kind="stable")[:AT_FIRST]
+    while True:
+        weights = _least(form[np.ix_(free, free)])
+        slope = form[:, free] @ weights
+        least = weights @ slope[free]
+        slope[free] = np.inf  # among these it is the solution already
+        better = np.argsort(slope, kind="stable")[: max(AT_FIRST, int(np.sum(weights > 0)))]
+        better = better[slope[better] < least - ROUNDING * abs(least)]
+        if not len(better):
+            break
+        free = np.concatenate([free[weights > 0], better])
+    whole = np.zeros(len(form))
+    whole[free] = weights
+    return whole
+
+
+def _least(form: Floats) -> Floats:
+    """Solve the problem by non-negative least squares.
+
+    With u = s α, the least of uᵀ P u + c (1 - Σu)² over s is c q / (c + q) for q = αᵀ P α, which
+    grows with q: so its least over all u that are not negative is where α is the solution.
+    """
+    scale = form.diagonal().max() or 1.0
+    ones = np.full(len(form), scale)
+    root = cholesky(form + scale + RIDGE * np.diag(ones))
+    weights = cho_solve((root, False), ones)
+    if weights.min() < 0:  # else the constraints are met as it is
+        most = 30 * len(form)  # steps; three for each weight are usual
+        weights, _ = nnls(root, solve_triangular(root, ones, trans="T"), maxiter=most)
+    solution: Floats = weights / weights.sum()
+    return solution
