@@ -102,8 +102,10 @@ WALLS = {
         # For clients that are elsewhere, where Flower is installed.
         *("flwr", "clove.trees", "clove.__version__"),
     },
-    # Torch for local objectives, which are functions of tensors.
-    "algorithms": {"numpy", "torch", "clove.clustering", "clove.federation", *COMMON},
+    # Torch for local objectives, which are functions of tensors; the rest for the server's step.
+    "algorithms": {
+        *("numpy", "scipy", "sklearn", "torch", "clove.clustering", "clove.federation", *COMMON),
+    },
     "report": {"numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"},
 }
 

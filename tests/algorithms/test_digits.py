@@ -107,6 +107,9 @@ def test_a_newcomer_from_outside_joins_the_group_whose_digits_it_has():
         "fedproto",
         "fedala",
         "fedpac",
+        "pacfl",
+        "k-fed",
+        "fedgwc",
     ],
 )
 def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm):
@@ -138,6 +141,9 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another(algorithm
         {"algorithm": "fedproto"},
         {"algorithm": "fedala", "measured": "blended"},
         {"algorithm": "fedpac"},
+        {"algorithm": "pacfl"},
+        {"algorithm": "k-fed"},
+        {"algorithm": "fedgwc", "tolerance": 1e-3},
     ],
     ids=str,
 )

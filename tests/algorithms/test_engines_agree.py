@@ -15,13 +15,16 @@ from clove.algorithms import (
     Clove,
     FedAla,
     FedAvg,
+    FedGwc,
     FedPac,
     FedProto,
     FedProx,
     Fesem,
     FlexCfl,
     Ifca,
+    KFed,
     Local,
+    Pacfl,
     PerFedAvg,
 )
 from clove.federation import Sequential, Vectorized
@@ -56,6 +59,9 @@ METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
         PerFedAvg,
         {"personal_learning_rate": 0.2, "meta_gradient": "hessian-free"},
     ),
+    "pacfl": (Pacfl, {}),
+    "k-fed": (KFed, {"local_clusters": 2}),
+    "fedgwc": (FedGwc, {"tolerance": 1.0}),
 }
 
 

@@ -62,6 +62,9 @@ def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         {"algorithm": "fedpac", "participation": 0.6},
         {"algorithm": "ifca", "averaging": "gradients", "first_round": "random"},
         {"algorithm": "fedavg", "engine": "sequential", "precision": "fp64"},
+        {"algorithm": "pacfl", "participation": 0.6, "stragglers": 0.2},
+        {"algorithm": "k-fed", "participation": 0.6, "stragglers": 0.2},
+        {"algorithm": "fedgwc", "tolerance": 1e-3},
     ],
     ids=lambda settings: ", ".join(f"{k}={v}" for k, v in settings.items()),
 )

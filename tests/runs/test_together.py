@@ -52,6 +52,9 @@ CASES: dict[str, dict[str, Any]] = {
     "cfl-s": {"algorithm": "cfl-s", "eps2": 0.1, "participation": 0.6},
     "fesem": {"algorithm": "fesem", "participation": 0.6},
     "flexcfl": {"algorithm": "flexcfl", "participation": 0.6, "eta_g": 0.1},
+    "pacfl": {"algorithm": "pacfl", "participation": 0.6, "stragglers": 0.3},
+    "k-fed": {"algorithm": "k-fed", "local_clusters": 2},
+    "fedgwc": {"algorithm": "fedgwc", "tolerance": 1e-3},
     "ifca, momentum": {"algorithm": "ifca", "optimizer": "sgd", "momentum": 0.5},
 }
 

@@ -10,14 +10,17 @@ from clove.algorithms.cfl_s import CflS
 from clove.algorithms.clove import Clove
 from clove.algorithms.fedala import FedAla
 from clove.algorithms.fedavg import FedAvg
+from clove.algorithms.fedgwc import FedGwc
 from clove.algorithms.fedpac import FedPac
 from clove.algorithms.fedproto import FedProto
 from clove.algorithms.fedprox import FedProx
 from clove.algorithms.fesem import Fesem
 from clove.algorithms.flexcfl import FlexCfl
 from clove.algorithms.ifca import Ifca
+from clove.algorithms.k_fed import KFed
 from clove.algorithms.local import Local
 from clove.algorithms.one_model import OneModel, OneModelState
+from clove.algorithms.pacfl import Pacfl
 from clove.algorithms.per_fedavg import PerFedAvg
 from clove.errors import CloveError, unknown_name
 
@@ -93,6 +96,9 @@ for _algorithm in (
     FedProto,
     Ifca,
     Local,
+    FedGwc,
+    KFed,
+    Pacfl,
     PerFedAvg,
 ):
     register(_algorithm)
@@ -107,16 +113,19 @@ __all__ = [
     "Clove",
     "FedAla",
     "FedAvg",
+    "FedGwc",
     "FedPac",
     "FedProto",
     "FedProx",
     "Fesem",
     "FlexCfl",
     "Ifca",
+    "KFed",
     "Local",
     "OneModel",
     "OneModelState",
     "Outcome",
+    "Pacfl",
     "PerFedAvg",
     "Setup",
     "find_algorithm",

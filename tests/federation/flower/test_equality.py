@@ -47,6 +47,13 @@ CASES: dict[str, dict[str, Any]] = {
     "fedpac, some take part": {
         **{"algorithm": "fedpac", "participation": 0.5, "measured": "trained", "rounds": 3},
     },
+    "pacfl": {"algorithm": "pacfl", "rounds": 2},
+    "pacfl, of classes, few participants": {
+        **{"algorithm": "pacfl", "angle": "vectors", "per_class": True, "participation": 0.4},
+        **{"rounds": 2, "vectors": 2},
+    },
+    "k-fed": {"algorithm": "k-fed", "local_clusters": 2, "rounds": 2},
+    "fedgwc": {"algorithm": "fedgwc", "tolerance": 1e-3},
 }
 STAY = ("local", "fedproto", "fedala")  # methods whose models stay with the clients
 
