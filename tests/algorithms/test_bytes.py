@@ -45,8 +45,9 @@ PROTOTYPES, MEANS = 4 * CLASSES * FEATURES + CLASSES, (4 * FEATURES + NUMBER) * 
 
 def test_prototypes_travel_instead_of_models():
     down, up = bytes_by_round("fedproto", rounds=2)
-    # The name of the kept model costs two numbers; prototypes come with a flag for each class.
-    once = 2 * (2 * NUMBER) + NUMBER
+    # A seed with its number for a first model, and which model to train; its summary asks for what
+    # the client keeps by then. Prototypes come with a flag for each class.
+    once = 3 * NUMBER
     assert down == [CLIENTS * once, CLIENTS * (once + PROTOTYPES)]
     assert up == [CLIENTS * (MEANS + NUMBER)] * 2
 
@@ -59,7 +60,7 @@ def test_learning_to_blend_costs_no_second_model():
 
 def test_bodies_heads_and_statistics_travel_once_each():
     down, up = bytes_by_round("fedpac", rounds=2)
-    kept = 3 * (2 * NUMBER) + NUMBER  # two summaries and the training of the body
+    kept = NUMBER  # the training of the body; summaries are of what the client keeps
     statistics = 4 * (CLASSES * FEATURES + 1)
     assert down == [CLIENTS * (TRAIN_DOWN + kept), CLIENTS * (TRAIN_DOWN + kept + PROTOTYPES)]
     assert up == [CLIENTS * (MODEL + 2 * NUMBER + statistics + MEANS)] * 2
@@ -76,7 +77,7 @@ def test_after_stability_each_client_is_sent_one_model_and_sends_no_losses():
 def test_pretraining_costs_a_model_each_way_once():
     down, up = bytes_by_round("flexcfl", rounds=2)
     assert down == [CLIENTS * (MODEL + NUMBER + TRAIN_DOWN), CLIENTS * TRAIN_DOWN]
-    assert up == [CLIENTS * (MODEL + NUMBER + TRAIN_UP), CLIENTS * (NUMBER + TRAIN_UP)]
+    assert up == [CLIENTS * (MODEL + NUMBER + TRAIN_UP), CLIENTS * TRAIN_UP]
 
 
 def test_trained_probes_travel_once_up_and_once_down_to_everybody():

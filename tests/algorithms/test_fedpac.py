@@ -10,7 +10,7 @@ from torch import nn
 
 import clove
 from clove.algorithms import FedPac
-from clove.algorithms.combining import combining_weights, feature_statistics, mixtures
+from clove.algorithms.combining import combining_weights, feature_statistics
 from clove.algorithms.fedpac import FedPacState, models_for
 from clove.algorithms.prototypes import PrototypeLoss
 from clove.data import ClientData
@@ -18,6 +18,7 @@ from clove.errors import CloveError
 from clove.federation import Sequential, Summary, Vectorized
 from clove.federation import parameters as stacks
 from clove.federation.objectives import task_loss
+from clove.federation.parameters import combined
 from clove.runs.loop import drive
 from clove.tasks import classification
 from tests.federation.worlds import dense, some_clients
@@ -106,7 +107,7 @@ def test_small_weights_are_cut_off_and_the_rest_sums_to_one():
 
 def test_mixtures_are_weighted_sums():
     heads = {"weight": torch.tensor([[[1.0, 2]], [[3, 6]]]), "bias": torch.tensor([[4.0], [8]])}
-    found = mixtures(heads, np.array([[0.5, 0.5], [0, 1.0]]))
+    found = combined(heads, np.array([[0.5, 0.5], [0, 1.0]]))
     assert found["weight"].tolist() == [[[2, 4]], [[3, 6]]]
     assert found["bias"].tolist() == [[6], [8]]
 

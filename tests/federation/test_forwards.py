@@ -7,13 +7,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from clove.federation import Vectorized
+from clove.federation import Losses, Vectorized
 from clove.federation import forwards as module
 from clove.federation import parameters as stacks
 from clove.federation.forwards import round_length
+from clove.tasks import classification
 
-from .worlds import WORLDS, models_for, relaxed, world
+from .worlds import WORLDS, models_for, relaxed, some_clients, world
 
 
 def close(found, expected):
@@ -63,3 +65,40 @@ def test_lengths_are_few_and_little_more_than_asked_for(length):
     assert rounded >= length
     assert rounded <= max(64, length * 9 / 8 + 1)
     assert round_length(rounded) == rounded
+
+
+def test_what_does_not_fit_in_memory_runs_in_smaller_parts(monkeypatch):
+    engine, models = engine_of("mlp")
+    pool, rows = engine.train_pool, np.arange(len(engine.train_pool.x))
+    expected = engine.forwards.shared(models, rows, pool)
+    engine.forwards._most, measure = 1024, engine.measure
+
+    def little_memory(models, index, pool):
+        if engine.forwards._most > 300:
+            raise torch.OutOfMemoryError
+        return measure(models, index, pool)
+
+    monkeypatch.setattr(engine, "measure", little_memory)
+    close(engine.forwards.shared(models, rows, pool), expected)
+    assert engine.forwards._most == 256
+
+
+def test_memory_that_never_suffices_is_said(monkeypatch):
+    engine, models = engine_of("mlp")
+
+    def no_memory(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(engine, "measure", no_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.forwards.shared(models, np.arange(9), engine.train_pool)
+
+
+def test_a_network_that_writes_on_its_input_leaves_the_data_as_they_are():
+    task = classification(lambda: nn.Sequential(nn.LeakyReLU(inplace=True), nn.Linear(4, 3)))
+    engine = Vectorized(some_clients(), task)
+    before, models = engine.train_pool.x.clone(), models_for(engine)
+    question = Losses(models, np.arange(engine.clients))
+    first, second = engine.answer(question), engine.answer(question)
+    np.testing.assert_array_equal(first.losses, second.losses)
+    assert torch.equal(engine.train_pool.x, before)

@@ -152,3 +152,19 @@ def test_means_do_not_depend_on_how_models_are_added_up(data, number, groups):
     for own in np.unique(group):
         expected = np.average(models["weight"][group == own], axis=0, weights=weight[group == own])
         np.testing.assert_allclose(whole.means()["weight"][own], expected)
+
+
+def test_sums_that_ran_out_of_memory_have_not_begun(monkeypatch):
+    sums = stacks.GroupSums(2)
+    models = {"w": torch.tensor([[1.0], [3.0]])}
+
+    def no_memory(*_):
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as now:
+        now.setattr(stacks, "_flat", no_memory)
+        with pytest.raises(torch.OutOfMemoryError):
+            sums.add(models, np.array([0, 0]), np.ones(2))
+    sums.add(models, np.array([0, 0]), np.ones(2))
+    assert sums.weights.tolist() == [2, 0]
+    assert sums.means()["w"].tolist() == [[2.0], [0.0]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -11,7 +10,6 @@ from clove.algorithms.simplex import least_on_simplex
 from clove.errors import CloveError
 from clove.federation.objectives import Batch, Learner
 from clove.federation.parameters import Parameters
-from clove.federation.precision import exact_products
 from clove.federation.questions import Floats
 from clove.federation.summaries import summary
 
@@ -51,12 +49,3 @@ def combining_weights(variances: Floats, shares: Floats, least: float = 0.0) -> 
     weights = np.stack(rows)
     kept = np.where(weights >= np.minimum(least, weights.max(axis=1, keepdims=True)), weights, 0.0)
     return np.asarray(kept / kept.sum(axis=1, keepdims=True))
-
-
-def mixtures(heads: Parameters, weights: Floats) -> dict[str, Tensor]:
-    """Return for each row of weights the weighted sum of heads."""
-    with exact_products():
-        return {
-            name: (torch.as_tensor(weights).to(t) @ t.flatten(1)).view(-1, *t.shape[1:])
-            for name, t in heads.items()
-        }

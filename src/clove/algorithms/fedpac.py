@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from clove.algorithms.base import Algorithm, Asking, Outcome
-from clove.algorithms.combining import combining_weights, feature_statistics, mixtures
+from clove.algorithms.combining import combining_weights, feature_statistics
 from clove.algorithms.grouped import check_names
 from clove.algorithms.local import KEPT
 from clove.algorithms.one_model import first_model
@@ -18,8 +18,14 @@ from clove.algorithms.prototypes import (
     towards,
 )
 from clove.errors import CloveError
-from clove.federation import parameters as stacks
-from clove.federation.parameters import Indices, Parameters
+from clove.federation.parameters import (
+    Indices,
+    Parameters,
+    combined,
+    concatenate,
+    pick,
+    replace_rows,
+)
 from clove.federation.questions import (
     Evaluate,
     Kept,
@@ -169,13 +175,13 @@ class FedPac(Algorithm[FedPacState]):
             return state
         weights = combining_weights(values["variance"], values["shares"], self.least_weight)
         told = np.flatnonzero(np.isin(heads.clients, clients))
-        mixed = mixtures(stacks.pick(heads.models, told), weights)
+        mixed = combined(pick(heads.models, told), weights)
         others = np.flatnonzero(~np.isin(state.owners, clients))
         owners = np.concatenate([state.owners[others], clients])
         if len(others):
-            mixed = stacks.concatenate([stacks.pick(state.heads, others), mixed])
+            mixed = concatenate([pick(state.heads, others), mixed])
         order = np.argsort(owners)
-        return replace(state, heads=stacks.pick(mixed, order), owners=owners[order])
+        return replace(state, heads=pick(mixed, order), owners=owners[order])
 
 
 def models_for(state: FedPacState, clients: Indices) -> Parameters:
@@ -184,5 +190,5 @@ def models_for(state: FedPacState, clients: Indices) -> Parameters:
     has = np.isin(clients, state.owners)
     if not has.any():
         return shared
-    own = stacks.pick(state.heads, np.searchsorted(state.owners, clients[has]))
-    return stacks.replace_rows(shared, np.flatnonzero(has), own)
+    own = pick(state.heads, np.searchsorted(state.owners, clients[has]))
+    return replace_rows(shared, np.flatnonzero(has), own)

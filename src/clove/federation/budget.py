@@ -21,7 +21,7 @@ def memory_limit(gigabytes: float, device: torch.device) -> int:
     """Return the bytes that training may take: as told, or for 0 a share of what is free."""
     if gigabytes < 0:
         raise CloveError(f"memory must be a number of gigabytes above zero, not {gigabytes}")
-    return int(gigabytes * 1e9) or int(SHARE * free_bytes(device))
+    return int(min(gigabytes * 1e9, 2**62)) or int(SHARE * free_bytes(device))
 
 
 def free_bytes(device: torch.device) -> int:
@@ -60,7 +60,7 @@ def activations(engine: Vectorized) -> int:
     hooks = [layer.register_forward_hook(add) for layer in layers]
     try:
         with torch.no_grad():
-            engine.network.eval()(engine.train_pool.x[:1])
+            engine.network.eval()(engine.train_pool.x[:1].clone())
     finally:
         for hook in hooks:
             hook.remove()

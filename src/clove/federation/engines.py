@@ -21,7 +21,7 @@ from clove.federation.budget import fitting_group, memory_limit
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
-from clove.federation.simulation import Simulation
+from clove.federation.simulation import Simulation, is_out_of_memory
 from clove.federation.stacked import KERNELS, can_compile
 from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
 from clove.federation.work import Work
@@ -219,6 +219,10 @@ class Trial:
         size = min(choice.group_size or engine.clients, engine.clients)
         best = [layer.kernel for layer in engine.stack.convolutions]
         least = self._seconds(best, size)
+        while least == np.inf and size > 1:  # it does not fit in memory
+            size = -(-size // 2)
+            choice = replace(choice, group_size=size)
+            least = self._seconds(best, size)
         for at in range(len(best)) if self.kernels is None else ():
             for kernel in (k for k in KERNELS if k != best[at] and self._worth_trying(k, size)):
                 tried = [*best[:at], kernel, *best[at + 1 :]]
@@ -272,6 +276,7 @@ class Trial:
             kernels = KERNELS[:2] if engine.stack.convolutions else KERNELS[:1]
             for kernel in kernels if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
                 engine.stack.use((), kernel)
+                engine.forget_steps()  # captured with another kernel
                 seconds[at_once, kernel] = _seconds_of_losses(engine, at_once)
         return min(seconds, key=seconds.__getitem__)
 
@@ -354,9 +359,17 @@ def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
 
 
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
+    """Return how long a client's few steps take; infinitely long where memory does not suffice."""
     work = _trial(engine, training, min(clients, engine.clients))
-    with draws_from(0, engine.device):
-        return _seconds_of(engine, lambda: engine.train_group(work)) / len(work.clients)
+    try:
+        with draws_from(0, engine.device):
+            return _seconds_of(engine, lambda: engine.train_group(work)) / len(work.clients)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    if engine.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return np.inf
 
 
 def _seconds_of(engine: Simulation, do: Callable[[], object]) -> float:

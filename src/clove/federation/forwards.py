@@ -7,7 +7,8 @@ Nothing here waits for the device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,17 +19,20 @@ from clove.federation.budget import activations, free_bytes
 from clove.federation.graphs import capture
 from clove.federation.parameters import Indices, Parameters, upload
 from clove.federation.pool import Pool
+from clove.federation.simulation import is_out_of_memory
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 MOST = 65536  # samples times models in one run
+LEAST = 256
 SHARE = 0.125  # of the free memory that one run may fill with activations
 KEPT = 32  # shapes whose captured runs are kept
 FEW_ROWS = 2048  # of a model: with more, a run of its own keeps the device as busy
 LARGEST_CAPTURED = 2**28  # bytes of models: larger stacks run as they are
 LITTLE_PADDING = 1.5  # samples of all models as padded, over those there are
 
+Some = TypeVar("Some")
 Found = tuple[Tensor, Tensor | None]  # losses and correctness, [models, samples]
 
 
@@ -43,12 +47,31 @@ class Forwards:
 
     def shared(self, models: Parameters, rows: Indices, pool: Pool) -> Found:
         """Run every model over the same rows."""
+        return self._fitting(lambda: self._shared(models, rows, pool))
+
+    def own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
+        """Run each model over its own rows: as one table where they are few and nearly equal."""
+        return self._fitting(lambda: self._own(models, rows, pool))
+
+    def _fitting(self, run: Callable[[], Some]) -> Some:
+        """Run; where that does not fit in memory, again in parts half as large."""
+        while True:
+            try:
+                return run()
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or self._most <= LEAST:
+                    raise
+            self.forget()
+            if self.engine.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self._most //= 2
+
+    def _shared(self, models: Parameters, rows: Indices, pool: Pool) -> Found:
         length = self._length(len(rows), stacks.count(models))
         index = np.resize(rows, -(-len(rows) // length) * length)
         return self._run(models, upload(index, self.engine.device), length, len(rows), pool)
 
-    def own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
-        """Run each model over its own rows: as one table where they are few and nearly equal."""
+    def _own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
         sizes = [len(own) for own in rows]
         most, number = max(sizes), len(rows)
         if most > FEW_ROWS or number * most > LITTLE_PADDING * sum(sizes):
@@ -80,7 +103,7 @@ class Forwards:
             engine = self.engine
             bytes_each = activations(engine) * torch.finfo(engine.dtype).bits // 8
             fits = int(SHARE * free_bytes(engine.device)) // max(bytes_each, 1)
-            self._most = min(max(fits, 256), MOST)
+            self._most = min(max(fits, LEAST), MOST)
         parts = -(-rows * models // self._most)
         return round_length(-(-rows // parts))
 

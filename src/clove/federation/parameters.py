@@ -172,10 +172,12 @@ class GroupSums:
         """Add each model, times its weight, to its group."""
         table = np.zeros((len(self.weights), len(groups)))
         table[groups, np.arange(len(groups))] = weights
-        self.weights += table.sum(1)
-        self._like = {name: tensor[:1] for name, tensor in models.items()}
+        sums = dict(self._sums)
         for kind, total in _weighted_sums(models, table).items():
-            self._sums[kind] = self._sums[kind] + total if kind in self._sums else total
+            sums[kind] = sums[kind] + total if kind in sums else total
+        # All at the end: where memory runs out on the way, nothing has been added.
+        self.weights, self._sums = self.weights + table.sum(1), sums
+        self._like = {name: tensor[:1] for name, tensor in models.items()}
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""

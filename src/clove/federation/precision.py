@@ -59,7 +59,8 @@ def kernels_of(precision: str, device: torch.device) -> Iterator[None]:
     cudnn.deterministic, cudnn.benchmark = True, not exact
     cudnn.allow_tf32 = matmul.matmul.allow_tf32 = not exact
     try:
-        yield
+        with torch.cuda.device(device):  # streams, graphs and events are those of the current one
+            yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before[2:5]

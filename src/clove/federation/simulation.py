@@ -131,6 +131,7 @@ class Simulation(ABC):
         """Run two samples through the network, so that a misfit is said before any round."""
         rows = torch.arange(min(2, len(self.train_pool.x)), device=self.device)
         batch = self.batch(rows, torch.ones(len(rows)), self.train_pool)
+        before = batch.x.clone()
         try:
             with torch.no_grad():
                 outputs = self.network.eval()(batch.x)
@@ -143,6 +144,8 @@ class Simulation(ABC):
             raise CloveError(
                 f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
             ) from error
+        self.writes_on_input = not torch.equal(batch.x, before)
+        batch = replace(batch, x=before)
         self._output_size = int(outputs.shape[-1]) if outputs.dim() else 1
         if self.task.correct is not None:
             for pool in (self.train_pool, self.test_pool):
@@ -480,7 +483,7 @@ class Simulation(ABC):
     @cached_property
     def head(self) -> str:
         """The name of the network's head: its last linear layer, or what the task says."""
-        return find_head(self.network, self.train_pool.x[:1], self.task.head)
+        return find_head(self.network, self.train_pool.x[:1].clone(), self.task.head)
 
     @property
     def classes(self) -> int:

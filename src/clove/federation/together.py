@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from clove import seeds
 from clove.federation import parameters as stacks
 from clove.federation.batches import joined
 from clove.federation.federation import Federation
 from clove.federation.gathered import Gathered
 from clove.federation.parameters import Indices
 from clove.federation.pool import Pool
-from clove.federation.precision import draws_from
 from clove.federation.questions import Answer, Extras, Question, Train
 from clove.federation.simulation import is_out_of_memory
 from clove.federation.vectorized import Vectorized
@@ -117,12 +115,12 @@ def _trained(
     for one in federations:
         one.ask()
     gathered = [Gathered(one, q) for one, q in zip(federations, questions, strict=True)]
-    with draws_from(seeds.integer(lead.seed, "dropout", lead.round, 0), lead.device):
+    with lead.draws():
         waiting = _groups(federations, questions)
         while waiting:
             parts = waiting.pop(0)
-            works = [federations[p.number].work(questions[p.number], p.places) for p in parts]
             try:
+                works = [federations[p.number].work(questions[p.number], p.places) for p in parts]
                 trained = lead.train_group(_merged(works))
             except RuntimeError as error:
                 if not is_out_of_memory(error):

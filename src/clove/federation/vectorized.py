@@ -257,9 +257,13 @@ class Vectorized(Simulation):
         return losses, self.task.correct(outputs, targets).view(several)
 
     def _rows(self, part: Indices) -> Tensor | slice:
-        """Return rows as an index; where they follow each other a slice, which copies nothing."""
+        """Return rows as an index; where they follow each other a slice, which copies nothing.
+
+        A network that writes on its input (`inplace=True` in its first layer) gets a copy.
+        """
         first, last = int(part[0]), int(part[-1])
-        if last - first + 1 == len(part) and bool(np.all(np.diff(part) == 1)):
+        whole = last - first + 1 == len(part) and bool(np.all(np.diff(part) == 1))
+        if whole and not self.writes_on_input:
             return slice(first, last + 1)
         return torch.as_tensor(part, device=self.device)
 

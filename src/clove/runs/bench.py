@@ -88,6 +88,8 @@ def bench(
     Figures are medians over the rounds after two of warm-up; `times` is how many times as fast as
     the first engine.
     """
+    if rounds < 1:
+        raise CloveError(f"rounds must be 1 or more, not {rounds}")
     clients, rows = made_clients(shape), []
     for engine in engines:
         if tell is not None:

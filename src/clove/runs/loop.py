@@ -209,6 +209,7 @@ def _one_round_together(progresses: Sequence[Progress], federations: list[Vector
             watches[number].add(question, (time.perf_counter() - start) / len(questions))
         asked = dict(questions)
     for progress, watch in zip(progresses, watches, strict=True):
+        watch.skip()  # the others' time, since this run's last question
         _note_times(progress, watch)
 
 

@@ -17,7 +17,7 @@ from clove.algorithms import ALGORITHMS, find_algorithm
 from clove.data import DATASETS, MIXINGS, dataset_options, find_mixing, mixing_options
 from clove.errors import CloveError, unknown_name
 from clove.federation import LocalTraining, check_training
-from clove.federation.engines import COMPILE
+from clove.federation.engines import COMPILE, one_kernel
 from clove.federation.precision import PRECISIONS
 from clove.tasks import TASKS, check_model
 
@@ -82,6 +82,10 @@ class Settings:
         for name in ("seed", "threads", "group_size", "momentum", "weight_decay", "memory"):
             if getattr(self, name) < 0:
                 raise CloveError(f"{name} must not be negative, but is {getattr(self, name)}")
+        for kernel in (*self.kernels.split(","), self.evaluation_kernel):
+            one_kernel(kernel)
+        if self.models_at_once < -1:
+            raise CloveError(f"models_at_once must be -1 or more, not {self.models_at_once}")
         for name, known in (("precision", PRECISIONS), ("compile", COMPILE)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
