@@ -168,3 +168,35 @@ def test_sums_that_ran_out_of_memory_have_not_begun(monkeypatch):
     sums.add(models, np.array([0, 0]), np.ones(2))
     assert sums.weights.tolist() == [2, 0]
     assert sums.means()["w"].tolist() == [[2.0], [0.0]]
+
+
+# --------------------------------------------------------------- lengths, angles, combinations
+
+
+def test_inner_products_are_over_all_real_numbers_of_the_models(three):
+    # Six numbers each; the whole number is none of theirs.
+    expected = [[6.0, 12.0, 18.0], [12.0, 24.0, 36.0], [18.0, 36.0, 54.0]]
+    assert stacks.inner_products(three, three).tolist() == expected
+    assert stacks.squared_lengths(three).tolist() == [6.0, 24.0, 54.0]
+
+
+def test_what_is_left_out_has_no_part_in_them():
+    models = {"weight": torch.tensor([[3.0, 4.0]]), "var": torch.tensor([[9.0]])}
+    assert stacks.inner_products(models, models, {"var"}).tolist() == [[25.0]]
+    assert stacks.squared_lengths(models, {"var"}).tolist() == [25.0]
+
+
+def test_products_of_long_vectors_keep_small_differences():
+    one, other = ({"weight": torch.tensor([[4096.0, small]])} for small in (0.5, 0.25))
+    assert stacks.inner_products(one, other).item() == 4096.0**2 + 0.125
+
+
+def test_combinations_are_weighted_sums_whole_numbers_rounded(three):
+    shares = np.array([[0.5, 0.0, 0.5], [1.0, 1.0, 1.0], [0.0, 0.4, 0.0]])
+    assert stacks.combined(three, shares)["weight"][:2].equal(stack(2.0, 6.0)["weight"])
+    assert stacks.combined(three, shares)["seen"].tolist() == [2, 6, 1]
+
+
+def test_a_difference_is_by_place(three):
+    apart = stacks.difference(three, stack(1.0, 1.0, 5.0))
+    assert apart["seen"].tolist() == [0, 1, -2]

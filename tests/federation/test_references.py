@@ -144,6 +144,12 @@ def test_running_statistics_in_a_gradient_answer_are_values(engine_type):
     assert answer.models["1.num_batches_tracked"].tolist() == [3]
 
 
+def test_an_answer_to_training_names_its_running_statistics(engine_type):
+    engine = make(engine_type, normalised)
+    answer = engine.answer(Train(models_for(engine), np.array([0]), np.array([1]), TRAINING))
+    assert answer.values == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+
+
 def test_losses_are_the_mean_losses_of_every_model_on_every_client(engine_type):
     engine = make(engine_type)
     models, cohort = models_for(engine, 3), np.array([2, 0, 4])
