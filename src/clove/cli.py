@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from clove import data_cli
+from clove import data_cli, flower_cli
 from clove.errors import CloveError
 from clove.terminal import err, given_once, note, out, pair, plain_words
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_cli.app, name="data")
+app.add_typer(flower_cli.app, name="flower")
 
 # Settings that have an option of their own, beside --set.
 OPTIONS = [

@@ -147,7 +147,7 @@ def _checked_picture(picture: Path) -> Path:
 
 
 def _save(figure: Figure, picture: Path) -> None:
-    from clove.runs.folder import plain_errors
+    from clove.folders import plain_errors
 
     with plain_errors(picture, "the picture"):
         picture.parent.mkdir(parents=True, exist_ok=True)

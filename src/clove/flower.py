@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clove.federation.flower.environment import require_flower
+from clove.extras import require_flower
 
 if TYPE_CHECKING:
     from flwr.app import Context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -39,10 +40,11 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file so that whoever looks sees the old content or the new, never a part.
 
-    It is on the disk when this returns, even if the machine goes down after.
+    It is on the disk when this returns, even if the machine goes down after. Nobody but its owner
+    could ever read it if `mode` says so.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
@@ -51,7 +53,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -61,3 +63,27 @@ def write_atomically(path: Path, content: bytes) -> None:
 def half_written(folder: Path) -> list[Path]:
     """Return the files that `write_atomically` was killed over in a folder: nobody needs them."""
     return list(folder.rglob(f".*{PART}"))
+
+
+def is_empty(folder: Path) -> bool:
+    """Say whether a folder holds nothing, or only what was left half written there."""
+    return not folder.is_dir() or set(folder.iterdir()) <= set(half_written(folder))
+
+
+@contextmanager
+def plain_errors(path: Path, what: str = "the run folder") -> Iterator[None]:
+    """Turn what the system says about files into what a user can do about it."""
+    try:
+        yield
+    except OSError as error:
+        again = f"continue with `clove resume {path}`" if "run" in what else "try again"
+        reasons = {
+            errno.ENOSPC: f"the disk is full: free some space, then {again}",
+            errno.EACCES: "no permission to write there: choose another folder",
+            errno.EPERM: "no permission to write there: choose another folder",
+            errno.EROFS: "it is on a read-only disk: choose another folder",
+            errno.ENOTDIR: "a part of that path is a file: choose another folder",
+            errno.ENOENT: "it cannot be made there: choose another folder",
+        }
+        reason = reasons.get(error.errno or 0, str(error))
+        raise CloveError(f"cannot write {what} {path}: {reason}") from error

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_score
 
-from clove.clustering import finch, finch_k, finch_labels
+from clove.clustering import finch, finch_k, finch_labels, first_neighbours
 from clove.clustering.arrays import count_groups
 
 from .groups import (
@@ -86,8 +84,7 @@ def test_permuting_clients_permutes_the_hierarchy(seed, data):
 def test_neighbours_are_the_same_when_looked_for_in_small_blocks(monkeypatch):
     vectors = np.random.default_rng(0).normal(size=(40, 3))
     whole = finch(vectors)
-    # By name, since the room exports a function that is called as its module is.
-    monkeypatch.setattr(importlib.import_module("clove.clustering.finch"), "BLOCK", 7 * 40)
+    monkeypatch.setattr(first_neighbours, "BLOCK", 7 * 40)
     for left, right in zip(whole, finch(vectors), strict=True):
         assert np.array_equal(left, right)
 

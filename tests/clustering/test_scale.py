@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from clove.clustering import (
     LossVectorClustering,
     finch,
     finch_labels,
+    first_neighbours,
     merge_ratio_k,
     selection,
     silhouette_k,
@@ -23,8 +23,6 @@ from clove.clustering import (
 from clove.errors import CloveError
 
 from .groups import relaxed, same_groups, seeds, separated_losses
-
-finch_module = importlib.import_module("clove.clustering.finch")
 
 
 @pytest.mark.parametrize("how", ["silhouette", "merge-ratio"])
@@ -119,7 +117,7 @@ def test_the_refusal_says_how_much_memory_it_would_take():
 
 
 def test_too_many_clients_for_finch_are_refused_with_a_way_out(monkeypatch):
-    monkeypatch.setattr(finch_module, "FINCH_LIMIT", 50)
+    monkeypatch.setattr(first_neighbours, "FINCH_LIMIT", 50)
     losses, _ = separated_losses(0, 3, 20)
     for attempt in (finch, LossVectorClustering("auto", method="finch", exact_limit=20).fit):
         with pytest.raises(CloveError, match=r"FINCH of 60 clients .* limited to 50.*'kmeans'"):
@@ -127,7 +125,7 @@ def test_too_many_clients_for_finch_are_refused_with_a_way_out(monkeypatch):
 
 
 def test_finch_merges_only_so_many_clusters(monkeypatch):
-    monkeypatch.setattr(finch_module, "MERGE_LIMIT", 10)
+    monkeypatch.setattr(first_neighbours, "MERGE_LIMIT", 10)
     vectors = np.random.default_rng(0).random((40, 2))
     assert len(set(finch_labels(vectors, 40).tolist())) == 40
     with pytest.raises(CloveError, match="40 clusters and fewer than the 39 asked for"):
@@ -143,7 +141,7 @@ def test_finch_by_a_tree_is_finch_by_comparing_all(seed, n_clients, n_models, on
     vectors = drawn.astype(float)
     compared = finch(vectors)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finch_module, "BLOCK", 5)
+        patch.setattr(first_neighbours, "BLOCK", 5)
         searched = finch(vectors)
     for left, right in zip(compared, searched, strict=True):
         assert np.array_equal(left, right)

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 
 import clove
 from clove.errors import CloveError
+from clove.folders import plain_errors
 from clove.runs import folder as folder_module
-from clove.runs.folder import RunFolder, plain_errors
+from clove.runs.folder import RunFolder
 from clove.runs.settings import from_names, read_settings
 from tests.runs.small import QUICK, TINY, records
 

@@ -22,7 +22,7 @@ from clove.clustering.arrays import (
     group_means,
     number_by_first_member,
 )
-from clove.clustering.finch import finch_k, finch_labels, refuse_finch_of
+from clove.clustering.first_neighbours import finch_k, finch_labels, refuse_finch_of
 from clove.clustering.kmeans import kmeans_labels, kmeans_labels_from_sample
 from clove.clustering.sampling import EXACT_LIMIT, systematic_sample
 from clove.clustering.selection import Choice, merge_ratio_k, refuse_ward_of, silhouette_k

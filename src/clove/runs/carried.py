@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clove.folders import half_written, write_atomically
-from clove.runs.folder import CHECKPOINT, SETTINGS, SUMMARY, plain_errors
+from clove.folders import half_written, plain_errors, write_atomically
+from clove.runs.folder import CHECKPOINT, SETTINGS, SUMMARY
 
 Files = dict[str, bytes]  # by their path inside the folder
 

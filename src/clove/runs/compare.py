@@ -15,12 +15,12 @@ from clove.algorithms import find_algorithm, known_algorithms
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
 from clove.federation.engines import find_device
-from clove.folders import write_atomically
+from clove.folders import is_empty, plain_errors, write_atomically
 from clove.runs.api import go_on, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients, simulated_algorithm
 from clove.runs.cluster import joined
 from clove.runs.compared import ERRORS, Comparison, home
-from clove.runs.folder import RunFolder, is_empty, plain_errors, read_json
+from clove.runs.folder import RunFolder, read_json
 from clove.runs.loop import Standing, plain
 from clove.runs.settings import (
     GENERAL,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from clove.algorithms import find_algorithm
-from clove.folders import write_atomically
+from clove.folders import plain_errors, write_atomically
 from clove.report.tables import (
     as_latex,
     as_markdown,
@@ -18,7 +18,7 @@ from clove.report.tables import (
     figures,
     runs_table,
 )
-from clove.runs.folder import PICTURE, plain_errors
+from clove.runs.folder import PICTURE
 from clove.runs.settings import data_title
 from clove.runs.story import Story, read_story
 

@@ -6,12 +6,10 @@ done, and lines beyond it are dropped.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -22,12 +20,10 @@ from safetensors.torch import save
 from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters
 from clove.federation.parameters import count, one
-from clove.folders import half_written, write_atomically
+from clove.folders import half_written, is_empty, plain_errors, write_atomically
 from clove.trees import read_tree, write_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from clove.runs.loop import Progress
 
 SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
@@ -197,11 +193,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def is_empty(folder: Path) -> bool:
-    """Say whether a folder holds nothing, or only what was left half written there."""
-    return not folder.is_dir() or set(folder.iterdir()) <= set(half_written(folder))
-
-
 def sweep(folder: Path) -> None:
     """Remove what was left half written in a folder."""
     for left in half_written(folder):
@@ -218,22 +209,3 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
         file.write(json.dumps(record) + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextmanager
-def plain_errors(path: Path, what: str = "the run folder") -> Iterator[None]:
-    """Turn what the system says about files into what a user can do about it."""
-    try:
-        yield
-    except OSError as error:
-        again = f"continue with `clove resume {path}`" if "run" in what else "try again"
-        reasons = {
-            errno.ENOSPC: f"the disk is full: free some space, then {again}",
-            errno.EACCES: "no permission to write there: choose another folder",
-            errno.EPERM: "no permission to write there: choose another folder",
-            errno.EROFS: "it is on a read-only disk: choose another folder",
-            errno.ENOTDIR: "a part of that path is a file: choose another folder",
-            errno.ENOENT: "it cannot be made there: choose another folder",
-        }
-        reason = reasons.get(error.errno or 0, str(error))
-        raise CloveError(f"cannot write {what} {path}: {reason}") from error

@@ -18,7 +18,8 @@ from clove.errors import CloveError
 from clove.federation import LossVectors, Sequential
 from clove.federation.parameters import count, move, one
 from clove.federation.precision import dtype_of
-from clove.runs.folder import PICTURE, RunFolder, plain_errors
+from clove.folders import plain_errors
+from clove.runs.folder import PICTURE, RunFolder
 from clove.runs.loop import Progress, Record, drive
 from clove.runs.made import settings_text
 from clove.runs.settings import Settings, data_title

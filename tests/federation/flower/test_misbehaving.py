@@ -212,11 +212,11 @@ def test_the_others_average_as_if_the_bad_one_were_away(tmp_path: Path) -> None:
 def test_an_error_of_flowers_own_is_a_straggler(tmp_path: Path) -> None:
     grid = LocalGrid.of(digits_app(), CLIENTS)
     grid.nodes[FIRST_NODE].meddle = lambda question, reply: (
-        Message(Error(3, "the node is gone"), reply_to=question)
+        Message(Error(2, "it has no disk"), reply_to=question)
         if question.metadata.message_type == "query.train"
         else reply
     )
-    with pytest.warns(CloveWarning, match=r"Flower says: the node is gone \(code 3\)"):
+    with pytest.warns(CloveWarning, match=r"Flower says: it has no disk \(code 2\)"):
         result = serve(grid, tmp_path / "run", **{**COMMON, "rounds": 1}, algorithm="fedavg")
     assert result.history["participants"][0] == CLIENTS - 1
 

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+UNANSWERED = {
+    ErrorCode.MESSAGE_UNAVAILABLE: "no answer in time",
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer is lost",
+    ErrorCode.NODE_UNAVAILABLE: "the node is gone",
+}
+"""What Flower says for a node that has not."""
 FIRST_PAUSE, LONGEST_PAUSE, SLOWER = 0.02, 1.0, 1.5
 
 
@@ -68,4 +75,7 @@ def received(grid: Grid, waiting: dict[str, int]) -> list[Reply]:
 def _reply(node: int, message: Message) -> Reply:
     if message.has_content():
         return Reply(node, message.content)
-    return Reply(node, None, f"Flower says: {message.error.reason} (code {message.error.code})")
+    code = message.error.code
+    if code in UNANSWERED:
+        return Reply(node, None, f"{UNANSWERED[code]} (Flower's code {code})", silent=True)
+    return Reply(node, None, f"Flower says: {message.error.reason} (code {code})")

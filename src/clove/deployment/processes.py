@@ -1,0 +1,157 @@
+"""Child processes that never outlive their parent's work."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from clove.errors import CloveError
+
+LOOPBACK = "127.0.0.1"
+MARK = "CLOVE_PROCESSES"
+"""An environment variable by which we know a process again that a child of ours has started."""
+SECONDS_TO_START, SECONDS_TO_END = 60.0, 8.0
+LAST_LINES = 15
+
+
+class Processes:
+    """Processes that are started here and taken down together, whatever they started included.
+
+    Each has a name, under which its output stands in the folder of logs.
+    """
+
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self.mark = secrets.token_hex(16)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a process; one of the same name must have ended."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with self._log(name).open("ab") as file:
+            self._running[name] = subprocess.Popen(
+                command,
+                env={**environment, MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us: we take them down in order
+            )
+
+    def __getitem__(self, name: str) -> subprocess.Popen[bytes]:
+        return self._running[name]
+
+    def log(self, name: str) -> str:
+        """Return what a process has written so far."""
+        return self._log(name).read_text(encoding="utf-8", errors="replace")
+
+    def wait(
+        self, ready: Callable[[], bool], what: str, pause: float = 0.1, more: float = 0.0
+    ) -> None:
+        """Wait until something is ready; if a process ends meanwhile, show its last words.
+
+        It may take so many seconds `more` than a single process has to start.
+        """
+        seconds = SECONDS_TO_START + more
+        end = time.monotonic() + seconds
+        alive = {name: one for name, one in self._running.items() if one.poll() is None}
+        while not ready():
+            for name, process in alive.items():
+                if process.poll() is not None:
+                    raise CloveError(f"{name} ended before {what}. {self._last_words(name)}")
+            if time.monotonic() > end:
+                raise CloveError(f"waited {seconds:.0f} seconds until {what}: see {self.logs}")
+            time.sleep(pause)
+
+    def outlast(self, name: str) -> None:
+        """Stay for as long as a process runs, which should be until we are interrupted."""
+        code = self._running[name].wait()
+        raise CloveError(f"{name} ended by itself ({code}). {self._last_words(name)}")
+
+    def stop(self) -> None:
+        """End all processes: politely, then by force; last what they have left behind."""
+        for process in reversed(self._running.values()):
+            process.terminate()
+        end = time.monotonic() + SECONDS_TO_END
+        for process in self._running.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, end - time.monotonic()))
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+        self._running.clear()
+        while (left := marked(self.mark)) and time.monotonic() < end + SECONDS_TO_END:
+            for number in left:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            time.sleep(0.05)
+
+    def _last_words(self, name: str) -> str:
+        return "It said:\n" + "\n".join(self.log(name).splitlines()[-LAST_LINES:])
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+
+def marked(mark: str) -> list[int]:
+    """Return the ids of living processes that bear a mark (on systems that can tell)."""
+    sign, found = f"{MARK}={mark}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if sign in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def end_on_termination() -> Iterator[None]:
+    """Take SIGTERM as Ctrl-C is taken, so that whatever is open is closed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(address: str, authority: Path | None = None) -> bool:
+    """Say whether a server answers; if it must be trusted, `authority` is who vouches for it."""
+    trusted = None if authority is None else ssl.create_default_context(cafile=str(authority))
+    try:
+        with urllib.request.urlopen(address, timeout=1, context=trusted):
+            return True
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False

@@ -1,0 +1,89 @@
+"""What the stories about real processes share: a project, commands, and who is still alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from clove.deployment.certificates import make_certificates
+from clove.deployment.network import Network
+from clove.deployment.project import new_project
+
+CLOVE = [sys.executable, "-m", "clove.cli"]
+PATIENCE = 300.0
+
+
+def project(folder: Path, faulty: bool = False) -> Path:
+    """Write a project; `faulty` lets its nodes misbehave, and has any number of clients.
+
+    These are of two groups, 0 and 1 of one, 2 and 3 of the other, and so on again.
+    """
+    new_project(folder)
+    if faulty:
+        (folder / "faulty.py").write_text((Path(__file__).parent / "faulty.py").read_text())
+        replace(folder / "pyproject.toml", "client:app", "faulty:app")
+        replace(folder / "settings.toml", "max_models = 4", "models = 2")
+        replace(folder / "client.py", '"partition-id"])', '"partition-id"]) % 4')
+    return folder
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    """Change a text that stands in a file."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@contextmanager
+def command(*words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `clove` as a user does; it is ended if the story ends first."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*CLOVE, *words],
+            env={**os.environ, "CLOVE_STORY": str(log.parent)},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(PATIENCE)
+
+
+def network(folder: Path, keys: int) -> Network:
+    """Return a network with keys for so many nodes; nothing runs yet."""
+    return Network(folder, make_certificates(folder / "certificates", [], keys))
+
+
+def until(happened: Callable[[], bool], what: str) -> None:
+    """Wait for something to happen."""
+    end = monotonic() + PATIENCE
+    while not happened():
+        assert monotonic() < end, f"waited in vain for {what}"
+        sleep(0.1)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Return the lines of metrics that a run has written so far."""
+    file = run / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def alive(folder: Path) -> list[str]:
+    """Return the commands of living processes that belong to the story in a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            known = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            if str(folder).encode() in known and int(entry.name) != os.getpid():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found

@@ -1,0 +1,71 @@
+"""What is said before anything is started: settings, projects and servers that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from clove.cli import app
+from clove.deployment import commands
+from clove.deployment.flwr import CONNECTION, called, write_connection
+from clove.deployment.launch import find_server, run_app, simulated_nodes
+from clove.deployment.project import new_project
+from clove.errors import CloveError
+
+
+def test_a_setting_the_project_does_not_declare_is_refused(tmp_path: Path) -> None:
+    new_project(tmp_path / "fed")
+    with pytest.raises(CloveError, match=r"in \[tool.flwr.app.config\].*did you mean 'rounds'"):
+        run_app(tmp_path / "fed", None, None, {"round": 3})
+
+
+def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CloveError, match=r"no pyproject.toml in .*is it a project of Flower"):
+        run_app(tmp_path, None)
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\n")
+    with pytest.raises(CloveError, match=r"does not describe an app of Flower: KeyError\('tool'\)"):
+        run_app(tmp_path, None)
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    with pytest.raises(CloveError, match="does not describe an app of Flower"):
+        run_app(tmp_path, None)
+
+
+def test_a_server_is_found_by_its_folder_or_by_its_name(tmp_path: Path) -> None:
+    write_connection(tmp_path / "net" / "home", "127.0.0.1:8000", tmp_path / "ca.crt")
+    assert find_server(str(tmp_path / "net")) == (tmp_path / "net" / "home", CONNECTION)
+    assert find_server("hospitals") == (None, "hospitals")
+
+
+def test_what_a_command_says_when_it_fails_is_said_in_a_line() -> None:
+    text = "╭─ Error ───╮\n│ no such   │\n│ thing     │\n╰───────────╯\n"
+    with pytest.raises(CloveError, match=r"failed: no such thing$"):
+        called("sh", "-c", f"printf '{text}' >&2; exit 3", home=None)
+
+
+def test_where_flower_is_missing_it_is_said_how_to_get_it(monkeypatch) -> None:
+    monkeypatch.setattr(commands.sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(CloveError, match=r"pip install 'clove-fl\[flower\]'"):
+        commands.flower_command("flower-superlink")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["up", "net", "--nodes", "0"], "nodes must be 1 or more"),
+        (["run", "fed", "--set", "rounds"], "--set takes KEY=VALUE"),
+        (["run", "fed", "--set", "rounds=1", "--set", "rounds=2"], "rounds is given twice"),
+        (["certs", "keys", "--nodes", "-1"], "nodes must be from 0 to 10,000"),
+    ],
+)
+def test_commands_that_cannot_be_are_refused_in_a_line(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["flower", *words])
+    assert done.exit_code == 1
+    assert said in done.output
+
+
+def test_nodes_to_simulate_must_be_some() -> None:
+    with pytest.raises(CloveError, match="nodes must be 1 or more, not 0"):
+        simulated_nodes(0)

@@ -1,0 +1,46 @@
+"""CLoVE on a network: six nodes on loopback, over TLS, each known by its key."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from clove import load
+
+from .stories import alive, command, metrics, project, until
+
+pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
+
+
+@pytest.mark.slow
+def test_simulated_nodes_leave_nothing_behind(tmp_path: Path) -> None:
+    fed, out, log = project(tmp_path / "fed"), tmp_path / "run", tmp_path / "run.log"
+    settings = ("--set", f"out={out}", "--set", "rounds=1")
+    with command("flower", "run", str(fed), "--nodes", "6", *settings, log=log) as run:
+        assert run.wait() == 0, log.read_text()
+    assert metrics(out)[0]["ari"] == 1.0
+    assert alive(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_six_nodes_find_their_groups_and_leave_nothing_behind(tmp_path: Path) -> None:
+    fed, net, out = project(tmp_path / "fed"), tmp_path / "net", tmp_path / "run"
+    up_log, run_log = tmp_path / "up.log", tmp_path / "run.log"
+    with command("flower", "up", str(net), "--nodes", "6", log=up_log) as up:
+        until(lambda: "are up" in up_log.read_text() or up.poll() is not None, "the nodes")
+        assert up.poll() is None, up_log.read_text()
+
+        settings = ("--set", f"out={out}", "--set", "rounds=1")
+        with command("flower", "run", str(fed), str(net), *settings, log=run_log) as run:
+            assert run.wait() == 0, run_log.read_text()
+
+        up.send_signal(signal.SIGTERM)
+        assert up.wait() == 130
+    assert alive(tmp_path) == []
+
+    (first,) = metrics(out)
+    assert first["ari"] == 1.0
+    assert first["participants"] == 6
+    assert load(out).ari == 1.0
