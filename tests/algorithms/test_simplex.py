@@ -65,3 +65,14 @@ def test_weights_not_looked_at_in_the_beginning_are_found():
     points = np.concatenate([np.tile([0.0, 1.0], (2 * AT_FIRST, 1)), side])
     found = least_on_simplex(points @ points.T)
     np.testing.assert_allclose(found[-2:], [0.5, 0.5], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_shift_of_rows_and_columns_is_as_good_as_the_form_it_makes(seed):
+    draw = np.random.default_rng(seed)
+    points, here = draw.normal(size=(2 * AT_FIRST, 5)), draw.normal(size=5) / 5
+    away = points - here
+    shift = points @ here - here @ here / 2
+    found = least_on_simplex(points @ points.T + 0.1 * np.eye(len(points)), shift)
+    expected = least_on_simplex(away @ away.T + 0.1 * np.eye(len(points)))
+    np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -41,11 +41,8 @@ def combining_weights(variances: Floats, shares: Floats, least: float = 0.0) -> 
     flat = shares.reshape(len(shares), -1).astype(np.float64)
     flat = flat - flat.mean(axis=0)  # only differences count, and small numbers lose fewer digits
     products = flat @ flat.T
-    own = products.diagonal()
-    rows = []
-    for row, square in zip(products, own, strict=True):
-        bias = products - row - row[:, None] + square
-        rows.append(least_on_simplex(bias + np.diag(variances)))
-    weights = np.stack(rows)
+    form = products + np.diag(variances)  # of all programs, which differ in what follows from hᵢ
+    shifts = products - products.diagonal()[:, None] / 2
+    weights = np.stack([least_on_simplex(form, shift) for shift in shifts])
     kept = np.where(weights >= np.minimum(least, weights.max(axis=1, keepdims=True)), weights, 0.0)
     return np.asarray(kept / kept.sum(axis=1, keepdims=True))

@@ -10,25 +10,29 @@ from scipy.optimize import nnls
 Floats = NDArray[np.float64]
 
 AT_FIRST = 32  # weights looked at in the beginning: most of many end as nought
-ROUNDING = 1e-9
+ROUNDING = 1e-11  # of the form's largest number
 RIDGE = 1e-12  # so that of weights that do equally well, equal ones are taken
 
 
-def least_on_simplex(form: Floats) -> Floats:
+def least_on_simplex(form: Floats, shift: Floats | float = 0.0) -> Floats:
     """Return the weights α, none negative, of sum one, for which αᵀ P α is least.
 
-    P must be positive semidefinite. The problem is solved for the few weights that promise most,
-    then with those added that would still lower the value, until none would: that is the solution
-    for all of them.
+    P is `form`, which is symmetric, less the `shift` of its row and that of its column: so many
+    problems can share a form, of which each looks at a few rows. P must be positive semidefinite.
+    The problem is solved for the few weights that promise most, then with those added that would
+    still lower the value, until none would: that is the solution for all of them.
     """
-    free = np.argsort(form.diagonal(), kind="stable")[:AT_FIRST]
-    while True:
-        weights = _least(form[np.ix_(free, free)])
-        slope = form[:, free] @ weights
+    shift = np.broadcast_to(shift, len(form))
+    alone = form.diagonal() - 2 * shift
+    free = np.argsort(alone, kind="stable")[:AT_FIRST]
+    for _ in range(len(form)):  # far fewer: every time the value falls
+        rows, own = form[free], shift[free]
+        weights = _least(rows[:, free] - own - own[:, None])
+        slope = weights @ rows - shift - weights @ own
         least = weights @ slope[free]
         slope[free] = np.inf  # among these it is the solution already
         better = np.argsort(slope, kind="stable")[: max(AT_FIRST, int(np.sum(weights > 0)))]
-        better = better[slope[better] < least - ROUNDING * abs(least)]
+        better = better[slope[better] < least - ROUNDING * alone.max()]
         if not len(better):
             break
         free = np.concatenate([free[weights > 0], better])
