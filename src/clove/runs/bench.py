@@ -17,7 +17,6 @@ from clove.tasks import MODELS
 
 PHASES = ("losses", "training", "server", "evaluation")
 WARM_UP = 2
-WORDS = 20_000
 
 
 @dataclass(frozen=True)
