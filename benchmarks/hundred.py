@@ -153,8 +153,8 @@ def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
 def table(runs: pd.DataFrame) -> str:
     made = runs.dropna(subset=["machine"]).iloc[0]
     lines = [
-        "After five rounds of warm-up, 100 rounds, and of the slow ones a few, scaled up (sequential "
-        "5 or 3, 1000 clients 20, the bare loop 3 after 1); one run each. Made on "
+        "After five rounds of warm-up, 100 rounds, and of the slow ones a few, scaled up "
+        "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1); one run each. Made on "
         f"{made['machine']} with torch {made['torch']}, "
         f"clove {made['clove']}, {made['date']}, by `benchmarks/hundred.py`. Accuracy and ARI are "
         "those of the last round (Fashion-MNIST, label skew 1; mean ± std over seeds); data of the "
