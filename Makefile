@@ -3,15 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test setup lint clean
+.PHONY: demo test test-all setup lint clean
 
 demo: setup
 	$(BIN)/clove compare --algorithms clove,ifca,fedavg,local --dataset digits --mixing label-skew-1 \
 		--rounds 20 --seeds 3 --set learning_rate=0.003
 
 test: setup lint
-	$(BIN)/pytest -n 2 --cov=clove --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 -m "not patient" --cov=clove --cov-report=term:skip-covered
 	$(BIN)/coverage report --include='*/clove/clustering/*,*/clove/algorithms/*' --fail-under=95
+
+test-all: setup lint
+	$(BIN)/pytest -n 2
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks

@@ -24,7 +24,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.patient
 def test_whoever_sends_nonsense_is_named_and_the_others_are_unharmed(tmp_path: Path) -> None:
     fed, out, log = project(tmp_path / "fed", faulty=True), tmp_path / "run", tmp_path / "run.log"
     honest, nodes = 4, 4 + len(FAULTS)
@@ -53,7 +53,7 @@ def kill(net: Network, name: str) -> None:
     net.processes[name].wait()
 
 
-@pytest.mark.slow
+@pytest.mark.patient
 def test_a_federation_survives_silence_death_and_newcomers(tmp_path: Path) -> None:
     """Clients 0 and 1 are of one kind, 2 and 3 of the other; 1 comes late, 3 hangs, 2 dies.
 

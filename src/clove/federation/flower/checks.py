@@ -59,6 +59,12 @@ def check_answer(
         shapes = [answer.loss.shape, *([] if answer.accuracy is None else [answer.accuracy.shape])]
         if set(shapes) != {(1,)} or rated != (answer.accuracy is not None):
             raise Misread("its scores are not a loss and, where the task has one, an accuracy")
+        if answer.accuracy is not None and not 0 <= answer.accuracy[0] <= 1:
+            raise Misread(f"its accuracy is {answer.accuracy[0]}, which is no share")
+    elif isinstance(answer, Summaries):
+        for name, value in answer.values.items():
+            if not np.isfinite(value).all():
+                raise Misread(f"{name} of its summary is not finite")
 
 
 def number_of_losses(question: Losses) -> int:
@@ -81,6 +87,10 @@ def _check_trained(question: Question, answer: Trained, template: Parameters | N
         raise Misread(f"its number of samples is {samples.tolist()}")
     if (answer.stable is not None) != (question.assigns and question.stable_rounds > 0):
         raise Misread("its report of stability is missing, or was not asked for")
+    if answer.stable is not None and answer.stable.shape != (1,):
+        raise Misread(f"its report of stability has shape {answer.stable.shape}, not (1,)")
+    if answer.weights is not None:
+        raise Misread("it sent weights of groups, which are the server's business")
     reports = isinstance(question, Train) and question.report_losses
     if reports != (answer.losses is not None and answer.losses.ndim == 2):
         raise Misread("its losses by step are missing, or were not asked for")
