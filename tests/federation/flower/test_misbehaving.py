@@ -113,6 +113,19 @@ def no_samples(content: RecordDict) -> RecordDict:
     return content
 
 
+def with_numbers(field: str, kind: str, shape: list[int]) -> Change:
+    """Return what sends ones of this shape in a field of the answer."""
+
+    def meddle(content: RecordDict) -> RecordDict:
+        form = json.loads(content[FORM][FORM])
+        form["with"][field] = {"numbers": f"/{field}", "kind": kind, "shape": shape}
+        content[FORM][FORM] = json.dumps(form)
+        content[NUMBERS][f"/{field}"] = [1.0 if kind == "f" else 1] * int(np.prod(shape))
+        return content
+
+    return meddle
+
+
 def gigantic(content: RecordDict) -> RecordDict:
     content[TENSORS]["more"] = Array("uint8", (10_000_000,), RAW, bytes(10_000_000))
     return content
@@ -163,6 +176,8 @@ LOSSES: dict[str, tuple[Change, str]] = {
     ),
 }
 TRAINED: dict[str, tuple[Change, str]] = {
+    "weights of groups": (with_numbers("weights", "f", [1]), "the server's business"),
+    "a table of reports": (with_numbers("stable", "b", [1, 5]), r"stability has shape \(1, 5\)"),
     "nan": (changed(lambda a: a * np.nan), "not finite"),
     "wrong shape": (changed(lambda a: a[:, :-1]), r"has shape \(9,\) of torch.float32, not"),
     "two models": (changed(lambda a: np.concatenate([a, a])), "has shape"),
