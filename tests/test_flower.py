@@ -9,11 +9,11 @@ import sys
 import pytest
 
 import clove
-from clove.federation.flower import environment
+from clove import extras
 
 
 def test_without_flower_the_install_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     needed = r"needs flwr: pip install 'clove-fl\[flower\]'"
     with pytest.raises(clove.CloveError, match=needed):
         clove.flower.client(clove.classification("mlp"), lambda context: None)
@@ -25,12 +25,12 @@ def test_flower_is_kept_from_calling_home_before_it_is_imported() -> None:
     code = (
         "import os, sys; import clove; clove.flower;"
         "assert 'flwr' not in sys.modules;"
-        "from clove.federation.flower.environment import QUIET, require_flower;"
+        "from clove.extras import QUIET, require_flower;"
         "require_flower();"
         "print(all(os.environ[name] == value for name, value in QUIET.items()))"
     )
     pytest.importorskip("flwr", reason="Flower is not installed")
-    bare = {n: v for n, v in os.environ.items() if n not in environment.QUIET}
+    bare = {n: v for n, v in os.environ.items() if n not in extras.QUIET}
     done = subprocess.run(
         [sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True
     )
@@ -38,7 +38,7 @@ def test_flower_is_kept_from_calling_home_before_it_is_imported() -> None:
 
 
 def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
-    environment.require_flower()
+    extras.require_flower()
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "1"

@@ -121,7 +121,9 @@ def test_a_client_may_predict_in_a_way_of_its_own(name):
     alone, together = on_both(ask, clients, task, dtype=torch.float64)
     assert_same_scores(together[0], alone[0])
     scores, centres, models, down = alone
-    assert down == 3 * stacks.model_bytes(models) + 3 * 8 + centres.nbytes
+    # Each of three clients gets its model, which one that is, and what it predicts with.
+    sharpness = 3 * 8
+    assert down == 3 * stacks.model_bytes(models) + 3 * 8 + sharpness + centres.nbytes
     expected = by_hand(task, clients, centres, models)
     np.testing.assert_allclose(scores.accuracy, expected)
 
