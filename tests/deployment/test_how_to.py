@@ -10,7 +10,7 @@ import pytest
 from clove.deployment import network as networks
 from clove.deployment.certificates import Certificates
 from clove.deployment.commands import QUICK, flower_environment
-from clove.deployment.network import Network
+from clove.deployment.network import DATABASE, Network
 from clove.extras import QUIET
 
 HOW_TO = (Path(__file__).resolve().parents[2] / "docs" / "flower.md").read_text()
@@ -64,9 +64,9 @@ def test_what_the_user_has_set_has_the_last_word(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_trial_begins_with_a_server_that_knows_nobody(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "state.db-wal").write_text("keys that are registered already")
+    (tmp_path / f"{DATABASE}-wal").write_text("keys that are registered already")
     net = Network(tmp_path, Certificates(tmp_path))
     for step in ("start_server", "register", "start_node", "wait_for"):
         monkeypatch.setattr(net, step, lambda *_: None)
     net.start(2)
-    assert list(tmp_path.glob("state.db*")) == []
+    assert list(tmp_path.glob(f"{DATABASE}*")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from clove.federation import Evaluate, Extras, Kept, Losses, Seeded, Sequential, Train, Vectorized
 from clove.federation.engines import make_engine
+from clove.federation.graphs import capture
 from clove.federation.precision import kernels_of
 from clove.tasks import classification
 
@@ -146,6 +148,37 @@ def test_answering_leaves_the_devices_generator_alone():
     before = torch.cuda.get_rng_state()
     train_rounds(engine)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_work_that_looks_at_the_host_is_not_captured_and_leaves_no_trace():
+    device, before = torch.device("cuda"), torch.cuda.get_rng_state()
+    x = torch.zeros(4, device=device)
+
+    def work() -> None:
+        x.add_(torch.rand(4, device=device)).sum().item()
+
+    assert capture(work, device) is None
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert torch.rand(4, device=device).isfinite().all()
+    assert capture(lambda: x.mul_(torch.rand(4, device=device)), device) is not None
+
+
+def test_graphs_thrown_away_meanwhile_do_not_spoil_a_capture():
+    device = torch.device("cuda")
+    x = torch.zeros(4, device=device)
+    thrown: list[object] = [capture(lambda: x.add_(1), device)]
+    thrown.append(thrown)  # a circle, which only the garbage collector finds
+    del thrown
+    before = gc.get_threshold()
+    try:
+
+        def work() -> None:
+            gc.set_threshold(1)  # collects at every turn, where it may
+            x.mul_(torch.stack([x for _ in range(50)]).sum())
+
+        assert capture(work, device) is not None
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_an_engine_is_chosen_for_the_device(tmp_path, monkeypatch):

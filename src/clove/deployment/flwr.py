@@ -56,7 +56,7 @@ def flwr_json(*arguments: str, home: Path | None) -> dict[str, Any]:
 
 def write_connection(home: Path, address: str, authority: Path | None) -> None:
     """Write down for `flwr` where the server is, and whose certificate it must show."""
-    trust = f'root-certificates = "{authority}"' if authority else "insecure = true"
+    trust = f"root-certificates = {json.dumps(str(authority))}" if authority else "insecure = true"
     lines = [
         "[superlink]",
         f'default = "{CONNECTION}"',

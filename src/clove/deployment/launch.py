@@ -72,8 +72,14 @@ def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
 
 
 def _toml(value: Plain) -> str:
-    """Write a value as Flower reads it."""
-    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+    """Write a value as Flower reads it, which knows no way to write quotes within quotes."""
+    if not isinstance(value, str):
+        return str(value).lower()
+    if any(letter in value for letter in '"\\\n'):
+        raise CloveError(
+            f"Flower takes no settings with quotes, backslashes or line ends: {value!r}"
+        )
+    return f'"{value}"'
 
 
 def find_server(where: str) -> tuple[Path | None, str]:

@@ -17,7 +17,7 @@ from clove.deployment.flwr import CONNECTION, called, flwr_json, home_in, write_
 from clove.deployment.processes import LOOPBACK, Processes, answers, free_port
 
 SERVER = "superlink"
-DATABASE = "state.db"
+DATABASE = "trial.db"
 
 
 class Network:

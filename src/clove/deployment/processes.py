@@ -127,16 +127,17 @@ def marked(mark: str) -> list[int]:
 
 @contextmanager
 def end_on_termination() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C is taken, so that whatever is open is closed."""
+    """Take SIGTERM, and a terminal that is closed, as Ctrl-C is taken: what is open is closed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def free_port() -> int:

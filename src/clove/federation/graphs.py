@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,16 +28,36 @@ def capture(
             for _ in range(WARM_UP):
                 work()
         torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(graph, pool=memory):
+        with _nothing_collected(), torch.cuda.graph(graph, pool=memory):
             work()
         return graph
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
         torch.cuda.synchronize()
+        _renew_generator(device)
         return None
     finally:
         torch.cuda.set_rng_state(random, device)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep Python from collecting garbage: a graph thrown away during a capture would spoil it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _renew_generator(device: torch.device) -> None:
+    """Give the device a generator's state of its own: a failed capture never lets go of the old."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    fresh = torch.Generator(device).graphsafe_get_state()
+    torch.cuda.default_generators[index].graphsafe_set_state(fresh)
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:

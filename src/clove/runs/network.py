@@ -115,6 +115,11 @@ def run_on_network(
     about = saved.get("clients", {})
     outputs = about.get("outputs", options.outputs)
     terms = roster.settle(lambda hellos: _terms(settings, task, hellos, outputs))
+    if len(roster.members) < options.min_nodes:
+        raise CloveError(
+            f"only {len(roster.members)} of {options.min_nodes} nodes fit this run, by what is "
+            "said above of the others: mend those, set the run's task and outputs, or set min-nodes"
+        )
     federation, clients = _federation(settings, options, roster, terms, task)
     if about.get("groups") is not None and clients.groups is None:  # not all are back yet
         clients = replace(clients, groups=about["groups"])
@@ -142,7 +147,10 @@ def _checked(given: Mapping[str, Any]) -> Settings:
 def _settings_of(folder: RunFolder, given: Mapping[str, Any]) -> Settings:
     """Return the settings of a run to go on with; what is given must not differ."""
     if folder.finished:
-        raise CloveError(f"the run in {folder.path} is finished: choose another folder")
+        raise CloveError(
+            f"the run in {folder.path} is finished: choose another folder (`clove flower run ... "
+            "--set out=FOLDER`)"
+        )
     settings = run_folder_settings(folder)
     known = settings.flat()
     for name, value in given.items():

@@ -126,6 +126,21 @@ def with_numbers(field: str, kind: str, shape: list[int]) -> Change:
     return meddle
 
 
+def numbers_of(field: str, value: float) -> Change:
+    """Return what sends this number in a field."""
+
+    def meddle(content: RecordDict) -> RecordDict:
+        content[NUMBERS][f"/{field}"] = [value]
+        return content
+
+    return meddle
+
+
+def words_in(content: RecordDict, number: int) -> RecordDict:
+    content["story"] = ConfigRecord({"text": "x" * number})
+    return content
+
+
 def gigantic(content: RecordDict) -> RecordDict:
     content[TENSORS]["more"] = Array("uint8", (10_000_000,), RAW, bytes(10_000_000))
     return content
@@ -177,6 +192,9 @@ LOSSES: dict[str, tuple[Change, str]] = {
 }
 TRAINED: dict[str, tuple[Change, str]] = {
     "weights of groups": (with_numbers("weights", "f", [1]), "the server's business"),
+    "more samples than it has": (numbers_of("samples", 1e6), "trained on 1e\\+06 samples, and"),
+    "parameters beyond averages": (changed(lambda a: a + 3e38), "too large to be averaged"),
+    "a long story": (lambda content: words_in(content, 10**7), "bytes, where"),
     "a table of reports": (with_numbers("stable", "b", [1, 5]), r"stability has shape \(1, 5\)"),
     "nan": (changed(lambda a: a * np.nan), "not finite"),
     "wrong shape": (changed(lambda a: a[:, :-1]), r"has shape \(9,\) of torch.float32, not"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 import clove
 from clove.errors import CloveWarning
+from clove.federation.flower.codec import FORM
 
 from .grid import FIRST_NODE, LocalGrid, Node, node
 from .runs import CLIENTS, COMMON, digits, digits_app, load_data, serve
@@ -71,6 +73,50 @@ def test_a_node_that_does_not_fit_is_named_and_left_out(app, config, said, tmp_p
         result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
     assert len(warned) == 1, "it is asked once"
     assert result.history["participants"].tolist() == [4]
+
+
+def saying(**words: Any) -> Any:
+    """Return what a node does that says something else of itself."""
+
+    def meddle(question: Message, reply: Message) -> Message:
+        if question.metadata.message_type == "query.hello":
+            form = json.loads(reply.content[FORM][FORM])
+            form["with"] |= words
+            reply.content[FORM][FORM] = json.dumps(form)
+        return reply
+
+    return meddle
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"group": 10**20}, "its group is 100000000000000000000"),
+        ({"outputs": 10**9}, "needs 1000000000 outputs"),
+        ({"samples": 10**15}, "it has 1000000000000000 samples"),
+        ({"inputs": {"list": [10**9]}}, r"its samples have shape \(1000000000,\)"),
+        ({"inputs": {"list": [0]}}, r"its samples have shape \(0,\)"),
+        ({"name": "x" * 300}, "its name has 300 letters"),
+        ({"name": "x" * 200_000}, "bytes, where"),
+    ],
+    ids=str,
+)
+def test_a_node_of_absurd_words_is_named_and_left_out(words, said, tmp_path: Path) -> None:
+    grid = grid_with(digits_app())
+    grid.nodes[99].meddle = saying(**words)
+    with pytest.warns(CloveWarning, match=rf"node 99.* is left out: .*{said}"):
+        result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
+    assert result.history["participants"].tolist() == [4]
+
+
+def test_a_run_that_too_few_nodes_fit_does_not_begin(tmp_path: Path) -> None:
+    grid, task = LocalGrid.of(digits_app(), 4), clove.regression("mlp")
+    with (
+        pytest.warns(CloveWarning, match="is left out: its task is classification"),
+        pytest.raises(clove.CloveError, match="only 0 of 4 nodes fit this run"),
+    ):
+        serve(grid, tmp_path / "run", task=task, min_nodes=4, **ONE)
+    assert not (tmp_path / "run").exists()
 
 
 def test_too_few_nodes_are_waited_for_and_then_said(tmp_path: Path) -> None:
@@ -244,5 +290,5 @@ def test_a_network_of_ones_own_must_be_the_servers_too(tmp_path: Path) -> None:
     with pytest.warns(
         CloveWarning, match="node 99 is left out: its network has parameters of other"
     ):
-        result = serve(grid, tmp_path / "two", task=clove.classification(small), **ONE)
+        result = serve(grid, tmp_path / "two", task=clove.classification(small), min_nodes=4, **ONE)
     assert result.history["participants"].tolist() == [4]

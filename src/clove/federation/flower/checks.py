@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import chain
 
 import numpy as np
+import torch
 from flwr.app import RecordDict
 
 from clove.federation import parameters as stacks
@@ -24,12 +26,19 @@ from clove.federation.questions import (
     Trained,
 )
 
+ROOM = 1e6  # how many clients a sum of parameters has room for
 SPARE = 1_000_000  # bytes an answer may have beyond two models: losses, summaries
 
 
-def check_size(content: RecordDict, template: Parameters) -> None:
-    """Refuse a gigantic answer before it is read."""
-    size, most = payload(content), 2 * stacks.model_bytes(template) + SPARE
+def most_bytes(template: Parameters) -> int:
+    """Return how large an answer may be, where this is a stack of one model."""
+    return 2 * stacks.model_bytes(template) + SPARE
+
+
+def check_size(content: RecordDict, most: int) -> None:
+    """Refuse a gigantic answer before it is read: its payload, and its words."""
+    words = chain.from_iterable(one.values() for one in content.config_records.values())
+    size = payload(content) + sum(len(one) for one in words if isinstance(one, str | bytes | list))
     if size > most:
         raise Misread(f"its answer has {size:,} bytes, where {most:,} are the most")
 
@@ -98,6 +107,17 @@ def _check_trained(question: Question, answer: Trained, template: Parameters | N
         raise Misread("its parameters are missing, or were not asked for")
     if answer.models is not None and template is not None:
         check_models(answer.models, template)
+        _check_sums(answer.models, samples[0])
+
+
+def _check_sums(models: Parameters, samples: float) -> None:
+    """Refuse finite parameters that are so large that no average could hold them."""
+    for name, tensor in models.items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        largest = float(tensor.double().abs().max()) * samples
+        if largest > torch.finfo(tensor.dtype).max / ROOM:
+            raise Misread(f"parameter {name} is too large to be averaged")
 
 
 def check_models(models: Parameters, template: Parameters) -> None:

@@ -186,9 +186,11 @@ class Reader:
 
 @dataclass(frozen=True)
 class _Reading:
+    """Reads one message; what it takes of it is gone, so that nothing small can unfold to much."""
+
     reader: Reader
-    numbers: Mapping[str, Any]
-    tensors: Mapping[str, Array]
+    numbers: dict[str, Any]
+    tensors: dict[str, Array]
 
     def value(self, form: Any, kind: Any, path: str, given: Mapping[str, Any] | None = None) -> Any:
         if path.count("/") > DEEPEST:
@@ -249,7 +251,7 @@ class _Reading:
 
     def _tensor(self, form: Any, kinds: list[Any], path: str) -> Tensor:
         _first(kinds, (Tensor,), path)
-        array = self.tensors.get(form["tensor"])
+        array = self.tensors.pop(form["tensor"], None)
         if array is None:
             raise Misread(f"the tensor {path} is missing")
         return _as_tensor(array, path).to(self.reader.device)
@@ -258,7 +260,7 @@ class _Reading:
         kind, shape = form.get("kind"), form.get("shape")
         if kind not in NUMPY_KINDS or not _is_shape(shape):
             raise Misread(f"the numbers {path} have no type or shape")
-        found = self.numbers.get(form["numbers"], [])
+        found = self.numbers.pop(form["numbers"], [])
         found = found if isinstance(found, list) else [found]
         if len(found) != prod(shape):
             raise Misread(f"{path} holds {len(found)} numbers, not {prod(shape)}")
@@ -268,7 +270,7 @@ class _Reading:
         return _of_type(array, kinds, path)
 
     def _array(self, form: Any, kinds: list[Any], path: str) -> Any:
-        array = self.tensors.get(form["array"])
+        array = self.tensors.pop(form["array"], None)
         if array is None:
             raise Misread(f"the array {path} is missing")
         return _of_type(_as_tensor(array, path).numpy(), kinds, path)

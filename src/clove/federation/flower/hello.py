@@ -18,6 +18,9 @@ from clove.tasks import Task, initial_parameters
 
 OWN = "own"  # a network that is not of the zoo
 MOST_CLIENTS = 1_000_000
+MOST_SAMPLES = 10**12
+MOST_NUMBERS = 10**8  # of a sample, or of a network's outputs for it
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,12 @@ def unfit(hello: Hello) -> str | None:
     """Say what no run could take."""
     if hello.number is not None and not 0 <= hello.number < MOST_CLIENTS:
         return f"its partition-id is {hello.number}: clients are numbered from 0"
-    if hello.samples < 1 or hello.outputs < 1:
+    if not (1 <= hello.samples <= MOST_SAMPLES and 1 <= hello.outputs <= MOST_NUMBERS):
         return f"it has {hello.samples} samples, and needs {hello.outputs} outputs"
+    if min(hello.inputs, default=1) < 1 or prod(hello.inputs) > MOST_NUMBERS:
+        return f"its samples have shape {hello.inputs}"
+    if hello.group is not None and not 0 <= hello.group < MOST_CLIENTS:
+        return f"its group is {hello.group}: groups are numbered from 0"
+    if hello.name is not None and len(hello.name) > LONGEST_NAME:
+        return f"its name has {len(hello.name)} letters, where {LONGEST_NAME} are the most"
     return None

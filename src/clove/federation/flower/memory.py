@@ -87,7 +87,7 @@ class Keeper:
         tree = {name: getattr(remembered, name) for name in Remembered.__dataclass_fields__}
         path = self._path(header)
         if path is not None:
-            write_tree(path, {**tree, "models": {}})
+            write_tree(path, {**tree, "models": {}}, mode=0o600)  # made of private data
         for name, record in Writer().records(tree).items():
             self.state[PREFIX + name] = record
 

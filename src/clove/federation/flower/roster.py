@@ -12,15 +12,17 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from clove.errors import CloveError, CloveWarning
+from clove.federation.flower.checks import check_size
 from clove.federation.flower.client import HELLO, message_type
 from clove.federation.flower.codec import Reader
 from clove.federation.flower.exchange import Reply, exchange, received, send
 from clove.federation.flower.header import reason_of
-from clove.federation.flower.hello import Hello, Terms, unfit
+from clove.federation.flower.hello import LONGEST_NAME, Hello, Terms, unfit
 from clove.federation.parameters import Indices
 
 PAUSE = 0.5
 DAY = 86_400.0
+LONGEST_GREETING = 100_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Roster:
     numbers: dict[str, int] = field(default_factory=dict)  # of all that were ever here, by name
     _groups: dict[int, int | None] = field(default_factory=dict)
     _ignored: set[int] = field(default_factory=set)
+    _too_many: dict[int, int] = field(default_factory=dict)  # nodes, by the client they would be
     _missed: dict[str, int] = field(default_factory=dict)  # silent nodes, by greetings sent since
 
     @property
@@ -84,6 +87,9 @@ class Roster:
         online = {int(node) for node in self.grid.get_node_ids()}
         self.members = {n: one for n, one in self.members.items() if one.node in online}
         self._ignored &= online
+        for node in [node for node, number in self._too_many.items() if number not in self.members]:
+            self._ignored.discard(node)  # who had the number has left
+            del self._too_many[node]
         self._missed = {name: node for name, node in self._missed.items() if node in online}
         replies = [one for one in received(self.grid, self._missed) if one.content is not None]
         known = {*self._missed.values(), *self._ignored, *(one.node for one in replies)}
@@ -100,17 +106,24 @@ class Roster:
 
         That is sent and not waited for: whoever hangs costs its timeout once, not every time.
         """
-        node = self.members.pop(number).node
+        self._greet_again(self.members.pop(number).node)
+
+    def _greet_again(self, node: int) -> None:
         self._missed |= send(self.grid, message_type(HELLO), _greeting({node}), DAY)
 
     def _heard(self, reply: Reply) -> tuple[int, Hello] | None:
-        """Return what a node said of itself, or leave it out."""
+        """Return what a node said of itself, or leave it out: for good, unless it was silent."""
+        if reply.silent:
+            self._greet_again(reply.node)
+            _warn(reply.node, None, f"{reply.problem}; it is greeted again")
+            return None
         try:
             if reply.content is None:
                 raise CloveError(str(reply.problem))
             reason = reason_of(reply.content)
             if reason is not None:
                 raise CloveError(reason)
+            check_size(reply.content, LONGEST_GREETING)
             return reply.node, Reader().value(reply.content, Hello)
         except CloveError as error:
             self._refuse(reply.node, None, str(error))
@@ -121,6 +134,7 @@ class Roster:
         number = self._number(node, hello)
         if problem is None and number in self.members:
             problem = f"node {self.members[number].node} is client {number} already"
+            self._too_many[node] = number
         if problem is not None:
             self._refuse(node, hello.name, problem)
             return
@@ -137,8 +151,7 @@ class Roster:
 
     def _refuse(self, node: int, name: str | None, problem: str) -> None:
         self._ignored.add(node)
-        called = "" if name is None else f" ({name})"
-        warnings.warn(f"node {node}{called} is left out: {problem}", CloveWarning, stacklevel=2)
+        _warn(node, name, problem)
 
     def settle(self, terms: Callable[[Iterable[Hello]], Terms]) -> Terms:
         """Decide by the clients that are there what is expected of all, and leave out misfits."""
@@ -150,6 +163,11 @@ class Roster:
                 del self.members[number]
                 self._refuse(member.node, member.hello.name, problem)
         return self.terms
+
+
+def _warn(node: int, name: str | None, problem: str) -> None:
+    called = "" if name is None else f" ({name[:LONGEST_NAME]})"
+    warnings.warn(f"node {node}{called} is left out: {problem}", CloveWarning, stacklevel=2)
 
 
 def _greeting(nodes: Iterable[int]) -> dict[int, RecordDict]:

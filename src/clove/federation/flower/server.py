@@ -13,7 +13,7 @@ from flwr.app import RecordDict
 
 from clove.errors import CloveError, CloveWarning
 from clove.federation import parameters as stacks
-from clove.federation.flower.checks import check_answer, check_size
+from clove.federation.flower.checks import check_answer, check_size, most_bytes
 from clove.federation.flower.client import message_type
 from clove.federation.flower.codec import Misread, Reader, payload
 from clove.federation.flower.collected import Collected
@@ -35,6 +35,7 @@ from clove.federation.questions import (
     Recall,
     Recalled,
     Train,
+    Trained,
 )
 from clove.federation.wire import Ledger, Stacks
 from clove.tasks import Task, initial_parameters
@@ -178,7 +179,7 @@ class FlowerFederation:
             reason = reason_of(reply.content)
             if reason is not None:
                 raise Misread(reason)
-            check_size(reply.content, self._template)
+            check_size(reply.content, most_bytes(self._template))
             kind = ANSWER_TO[type(question)] | None
             answer = Reader().value(reply.content, kind, {"clients": client})
             if answer is None and isinstance(question, Train | Gradients):
@@ -186,10 +187,22 @@ class FlowerFederation:
             if answer is None:  # it has no model to measure yet
                 return None, 0
             check_answer(question, answer, self._wanted(question), self.task.correct is not None)
+            self._check_known(int(client[0]), answer)
             return answer, payload(reply.content)
         except CloveError as error:
             self._set_aside(int(client[0]), question, str(error))
             return None, 0
+
+    def _check_known(self, client: int, answer: Answer) -> None:
+        """Refuse what contradicts what a client said before, or was told."""
+        member = self.roster.members.get(client)
+        if isinstance(answer, Trained) and member and answer.samples[0] > member.hello.samples:
+            raise Misread(
+                f"it trained on {answer.samples[0]:g} samples, and said it has "
+                f"{member.hello.samples}"
+            )
+        if isinstance(answer, Recalled) and answer.models[0] > self.told.max(initial=-1):
+            raise Misread(f"it remembers model {answer.models[0]}, which nobody was given")
 
     def _wanted(self, question: Question) -> Parameters | None:
         """Return what of a model a client has to send, None for nothing."""
