@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from clove import data_cli, flower_cli
+from clove import data_cli, flower_cli, paper_cli
 from clove.errors import CloveError
-from clove.terminal import err, given_once, note, out, pair, plain_words
+from clove.terminal import err, given_once, note, out, pair, plain_words, roomy
 
 if TYPE_CHECKING:
     from clove.report.live import Live
@@ -31,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(data_cli.app, name="data")
 app.add_typer(flower_cli.app, name="flower")
+app.add_typer(paper_cli.app, name="paper")
 
 # Settings that have an option of their own, beside --set.
 OPTIONS = [
@@ -335,7 +335,7 @@ def _show_times(rows: list[dict[str, Any]], title: str) -> None:
         name = row["asked"] if row["asked"] == row["engine"] else f"auto: {row['engine']}"
         times = [f"{1e3 * row[phase]:.1f}" for phase in ("seconds", *phases)]
         table.add_row(name, f"{row['rounds_per_second']:.1f}", *times, f"{row['times']:.1f}")
-    _roomy().print(table)
+    roomy().print(table)
     last = rows[-1]
     out.print(f"{last['machine']}, torch {last['torch']}, {last['precision']}", soft_wrap=True)
     out.print(f"{last['asked']}: {last['engine']}, {last['why']}", soft_wrap=True)
@@ -350,7 +350,7 @@ def _show(summary: dict[str, Any], home: Path, as_json: bool) -> None:
 
     what = data_title(summary["dataset"], summary["mixing"])
     title = f"{what}: {summary['clients']} clients, {summary['rounds']} rounds"
-    console = _roomy()
+    console = roomy()
     console.print(as_rich(figures([summary]), title, console.width))
     note(summary["remark"])
     _where(folder=home, picture=home / "picture.png")
@@ -363,7 +363,7 @@ def _show_comparison(comparison: Comparison, as_json: bool) -> None:
         found = {"runs": comparison.summaries, "failures": failures, "folder": str(home)}
         print(json.dumps(found))
     else:
-        console = _roomy()
+        console = roomy()
         console.print(comparison.rich_table(console.width))
         for remark in dict.fromkeys(one["remark"] for one in comparison.summaries):
             note(remark)
@@ -372,10 +372,6 @@ def _show_comparison(comparison: Comparison, as_json: bool) -> None:
             _where(error=path)
     if failures:
         raise typer.Exit(1)
-
-
-def _roomy() -> Console:
-    return out if out.is_terminal else Console(width=200)  # a file or a pipe has no edge
 
 
 def _where(**paths: Path) -> None:

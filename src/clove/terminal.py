@@ -19,6 +19,11 @@ err = Console(stderr=True)
 _told: set[str] = set()  # what this command has warned of
 
 
+def roomy() -> Console:
+    """Return where wide tables go: a file or a pipe has no edge."""
+    return out if out.is_terminal else Console(width=200)
+
+
 @contextmanager
 def plain_words() -> Iterator[None]:
     """Show errors and warnings as one line each, without a traceback."""

@@ -79,13 +79,16 @@ class RunFolder:
     # --------------------------------------------------------------------------------- writing
 
     def add_round(self, progress: Progress) -> None:
-        """Write the round just done: its line, its loss vectors, and the checkpoint last."""
+        """Write the round just done: its line, its loss vectors, and last a checkpoint, if due."""
+        settings = progress.settings
+        due = progress.round % settings.checkpoint_every == 0 or progress.round == settings.rounds
         with plain_errors(self.path):
             if progress.round in progress.loss_vectors:
                 self._write_loss_vectors(progress.round, progress.loss_vectors[progress.round])
             _append(self.path / METRICS, progress.records[-1])
             _append(self.path / TIMINGS, progress.timings[-1])
-            self.write_checkpoint(progress)
+            if due:
+                self.write_checkpoint(progress)
 
     def write_checkpoint(self, progress: Progress) -> None:
         """Save everything the next round depends on."""

@@ -191,8 +191,9 @@ def finish(result: Result) -> None:
     assert folder is not None
     kind = "client" if result._story.algorithm().personal else "model"
     folder.write_models(kind, story.models)
-    with plain_errors(folder.path):
-        result.plot().savefig(folder.path / PICTURE)
+    if story.settings.picture:
+        with plain_errors(folder.path):
+            result.plot().savefig(folder.path / PICTURE)
     folder.finish(client_table(story).to_csv(index=False), summarise(story))
 
 

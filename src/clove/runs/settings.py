@@ -45,6 +45,8 @@ class Settings:
     rounds: int = 100
     seed: int = 0
     data_dir: str | None = None
+    checkpoint_every: int = 1
+    picture: bool = True
     clients: str | None = None
     task: str = "auto"
     model: str = "auto"
@@ -74,7 +76,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.participation <= 1:
             raise CloveError(f"participation must be in (0, 1], not {self.participation}")
-        for name in ("rounds", "evaluate_every"):
+        for name in ("rounds", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise CloveError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if self.threads > MOST_THREADS:
@@ -134,6 +136,7 @@ SECTIONS = {
     "machine": (
         *("engine", "group_size", "device", "precision", "memory", "threads"),
         *("kernels", "models_at_once", "evaluation_kernel", "compile", "data_dir"),
+        *("checkpoint_every", "picture"),
     ),
 }
 

@@ -1,0 +1,269 @@
+"""`clove paper`: the paper's experiments, run by one command, ours beside theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from clove.errors import CloveError
+from clove.terminal import err, given_once, out, plain_words, roomy
+
+if TYPE_CHECKING:
+    from clove.paper.results import Recorded
+    from clove.paper.run import Choice, Stack
+
+app = typer.Typer(no_args_is_help=True, help="The paper's experiments: list, run, status, tables.")
+
+Names = Annotated[
+    list[str], typer.Argument(help="Experiments by number or name, e.g. E1; `all`: every one.")
+]
+SomeNames = Annotated[
+    list[str] | None, typer.Argument(help="Experiments by number or name; by default all.")
+]
+Reading = Annotated[
+    str, typer.Option("--settings", help="As printed (paper) or as the authors' code (authors).")
+]
+Seeds = Annotated[int, typer.Option(help="How many seeds.")]
+Data = Annotated[list[str] | None, typer.Option("--data", help="Only these data sets.")]
+Mixings = Annotated[list[str] | None, typer.Option("--mixing", help="Only these mixings.")]
+Methods = Annotated[list[str] | None, typer.Option("--algorithm", help="Only these methods.")]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the runs.")]
+ResultsFolder = Annotated[Path, typer.Option("--results", help="Folder of the tables of results.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
+
+RUNS, RESULTS = Path("runs/paper"), Path("results/paper")
+
+
+@app.command("list")
+def list_experiments(reading: Reading = "paper", data_dir: DataDir = None) -> None:
+    """List the experiments: what each shows, what it needs, and how long it takes about here."""
+    with plain_words():
+        from clove.data import data_status
+        from clove.paper.estimate import machine_rate, seconds_for
+        from clove.paper.experiment import EXPERIMENTS
+
+        here = {status.name for status in data_status(data_dir) if status.present}
+        rate = machine_rate()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for title in ("", "name", "what it shows", "printed", "data", "runs", "time, about"):
+            table.add_column(title, no_wrap=title in ("", "name", "time, about"))
+        for one in EXPERIMENTS.values():
+            cells = one.cells(reading)
+            seconds = sum(seconds_for(cell, rate) for cell in cells) * 3
+            data = " ".join(_present(name, name in here) for name in one.datasets)
+            shared = f" (of {', '.join(one.runs_of)})" if one.runs_of else ""
+            runs, time = f"{3 * len(cells)}{shared}", _duration(seconds)
+            if not cells:
+                runs, time = "none", ""
+            table.add_row(one.number, one.name, escape(one.title), one.printed, data, runs, time)
+    roomy().print(table)
+    out.print("Runs are with three seeds; those shared by several experiments are made once.")
+
+
+def _present(name: str, here: bool) -> str:
+    return f"[green]{name}[/]" if here else f"[red]{name} (not here)[/]"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
+
+
+@app.command()
+def run(
+    names: Names,
+    reading: Reading = "paper",
+    seeds: Seeds = 3,
+    rounds: Annotated[int | None, typer.Option(help="At most so many rounds.")] = None,
+    data: Data = None,
+    mixing: Mixings = None,
+    algorithm: Methods = None,
+    extras: Annotated[
+        bool, typer.Option("--extras/--no-extras", help="Rows beyond the paper, too.")
+    ] = True,
+    folder: Folder = RUNS,
+    results: ResultsFolder = RESULTS,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Only runs that the tables of results lack.")
+    ] = False,
+    keep_models: Annotated[bool, typer.Option(help="Keep models and loss vectors.")] = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes side by side; 0: by the machine.", min=0)
+    ] = 0,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Spread over a Ray cluster.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16 or fp64.")] = None,
+    data_dir: DataDir = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the machine, for all runs."),
+    ] = None,
+) -> None:
+    """Run experiments. Stopped at any moment, the same command goes on where it was."""
+    with plain_words():
+        from clove.paper.experiment import MACHINE, check_choice, find_experiments
+        from clove.paper.results import Results
+        from clove.paper.run import Choice, run_stacks
+
+        given = {"device": device, "precision": precision, "data_dir": data_dir}
+        machine = given_once(set_, given)
+        for name in machine:
+            if name not in MACHINE:
+                raise CloveError(
+                    f"--set takes settings of the machine ({', '.join(MACHINE)}), not {name!r}: "
+                    "what experiments consist of is fixed"
+                )
+        check_choice(data or (), mixing or (), algorithm or ())
+        if seeds < 1:
+            raise CloveError(f"seeds must be 1 or more, not {seeds}")
+        choice = Choice(
+            *(reading, seeds, rounds, data or (), mixing or (), algorithm or (), extras, machine)
+        )
+        kept = Results(results)
+        stacks = choice.stacks(find_experiments(names), folder)
+        stacks = [one for one in stacks if not (missing and _is_there(one, kept))]
+        if not stacks:
+            out.print("nothing to run")
+            return
+        number = workers or _workers(choice)
+        with _Bar() as bar:
+            failures = run_stacks(
+                stacks, kept, bar, workers=number, ray=ray, keep_models=keep_models
+            )
+    out.print(f"{len(stacks) - len(failures)} of {len(stacks)} cells are done: {results}")
+    for stack, error in failures:
+        err.print(f"[red]failed[/] {escape(str(stack))}: {escape(error)}", soft_wrap=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _is_there(stack: Stack, results: Any) -> bool:
+    rounds = int(stack.cell.settings["rounds"])
+    return all(results.has(stack.cell.key, seed, rounds) for seed in stack.seeds)
+
+
+def _workers(choice: Choice) -> int:
+    """Return how many processes pay: on a GPU several, since small rounds leave it waiting."""
+    from clove.federation.engines import find_device
+
+    gpu = find_device(choice.machine.get("device", "auto")).type == "cuda"
+    return min(6, os.cpu_count() or 1) if gpu else 1
+
+
+class _Bar:
+    """Progress over all cells, with the time left, and a line for every cell that is done."""
+
+    def __init__(self) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=err,
+        )
+        self.done, self.stacks, self.task = 0, 0, self.progress.add_task("cells")
+
+    def __enter__(self) -> _Bar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def begin(self, rounds: int, stacks: int) -> None:
+        """Take note of how much there is to do."""
+        self.stacks = stacks
+        self.progress.update(self.task, total=rounds, description=f"0 of {stacks} cells")
+
+    def rounds_done(self, rounds: int) -> None:
+        """Take note of rounds."""
+        self.progress.advance(self.task, rounds)
+
+    def stack_done(self, stack: Stack, found: Sequence[Recorded]) -> None:
+        """Say what came of a cell."""
+        self._count()
+        runs = [one.run for one in found]
+        words = [
+            f"{name} {sum(values) / len(values):.{digits}f}"
+            for name, digits in (("accuracy", 1), ("test_loss", 4), ("ari", 2), ("seconds", 1))
+            if (values := [run[name] for run in runs if run[name] is not None])
+        ]
+        self.progress.console.print(f"{escape(str(stack))}: {', '.join(words)}", soft_wrap=True)
+
+    def failed(self, stack: Stack, error: str) -> None:
+        """Say that a cell failed."""
+        self._count()
+        self.progress.advance(self.task, stack.rounds)
+        self.progress.console.print(
+            f"[red]failed[/] {escape(str(stack))}: {escape(error)}", soft_wrap=True
+        )
+
+    def _count(self) -> None:
+        self.done += 1
+        self.progress.update(self.task, description=f"{self.done} of {self.stacks} cells")
+
+
+@app.command()
+def status(
+    names: SomeNames = None,
+    reading: Reading = "paper",
+    seeds: Seeds = 3,
+    folder: Folder = RUNS,
+    results: ResultsFolder = RESULTS,
+) -> None:
+    """Show how many runs of each experiment are done, begun, and in the tables of results."""
+    with plain_words():
+        from clove.paper.experiment import find_experiments
+        from clove.paper.results import Results
+        from clove.paper.run import Choice
+        from clove.runs.folder import RunFolder
+
+        kept = Results(results)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for title in (
+            "",
+            "name",
+            "runs",
+            "in the tables",
+            "finished here",
+            "begun here",
+            "seconds",
+        ):
+            table.add_column(title, justify="left" if title in ("", "name") else "right")
+        for one in find_experiments(names or ["all"]):
+            stacks = Choice(reading=reading, seeds=seeds).stacks([one], folder)
+            runs = [(stack, seed) for stack in stacks for seed in stack.seeds]
+            folders = [RunFolder(stack.home(seed)) for stack, seed in runs]
+            there = [
+                kept.has(stack.cell.key, seed, int(stack.cell.settings["rounds"]))
+                for stack, seed in runs
+            ]
+            spent = sum(kept.of(stack.cell)["seconds"].sum() for stack in stacks if len(kept.runs))
+            table.add_row(
+                *(one.number, one.name, str(len(runs)), str(sum(there))),
+                str(sum(folder.finished for folder in folders)),
+                str(sum(folder.is_run() and not folder.finished for folder in folders)),
+                f"{spent:.0f}" if spent else "",
+            )
+    roomy().print(table)
