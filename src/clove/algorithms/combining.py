@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
 
 from clove.algorithms.simplex import least_on_simplex
@@ -11,10 +10,11 @@ from clove.errors import CloveError
 from clove.federation.objectives import Batch, Learner
 from clove.federation.parameters import Parameters
 from clove.federation.questions import Floats
-from clove.federation.summaries import summary
+from clove.federation.summaries import class_marks, side_by_side, summary
 
 
 @summary("feature-statistics")
+@side_by_side
 def feature_statistics(
     learner: Learner, model: Parameters | None, data: Batch, seed: int
 ) -> dict[str, Tensor]:
@@ -25,10 +25,10 @@ def feature_statistics(
     """
     if model is None:
         raise CloveError("feature-statistics need a network's features: the question needs models")
-    features, samples = learner.features(model, data.x).flatten(1), len(data.y)
-    marks = F.one_hot(data.y, learner.classes).to(features.dtype)
-    shares = marks.T @ features / samples
-    spread = features.square().sum() / samples - shares.square().sum()
+    features, samples = learner.features(model, data.x).flatten(1), data.weight.sum()
+    shares = class_marks(learner, data).T.to(features.dtype) @ features / samples
+    squares = features.square().sum(1) * data.weight
+    spread = squares.sum() / samples - shares.square().sum()
     return {"shares": shares, "variance": spread.clamp(min=0) / samples}
 
 

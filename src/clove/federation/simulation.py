@@ -57,7 +57,7 @@ from clove.federation.questions import (
     Values,
 )
 from clove.federation.settling import settled
-from clove.federation.summarise import summarised
+from clove.federation.summarise import one_by_one, summarised
 from clove.federation.wire import Ledger
 from clove.federation.work import Told, Updated, Work
 from clove.tasks import Task, initial_parameters
@@ -270,6 +270,10 @@ class Simulation(ABC):
             return lambda: summaries
         trained = self._train(question, replying)
         return lambda: trained
+
+    def summaries(self, question: Summary, places: Indices) -> dict[str, Tensor]:
+        """Return the parts of the summaries of the clients at these places, a row a client."""
+        return one_by_one(self, question, places)
 
     def replying(self, clients: Indices) -> Indices:
         """Return the places of the clients that reply: stragglers are left out."""

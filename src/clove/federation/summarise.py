@@ -1,9 +1,10 @@
-"""How simulated clients make summaries of their data: one after the other."""
+"""How simulated clients make summaries of their data: one by one, or side by side."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,14 +47,19 @@ def summarised(engine: Simulation, question: Summary, replying: Indices) -> Summ
     if isinstance(question.models, Kept):
         clients = question.clients[replying]
         replying = replying[engine.memory.has(question.models.name, clients)]
+    values = engine.summaries(question, replying) if len(replying) else {}
+    found = {name: value.cpu().numpy() for name, value in values.items()}
+    return Summaries(question.clients[replying], found)
+
+
+def one_by_one(engine: Simulation, question: Summary, places: Indices) -> dict[str, Tensor]:
+    """Make the summaries of clients one after the other, and return each part of all as a stack."""
     engine.network.eval()
-    made = [_summary(engine, question, int(place)) for place in replying]
-    names = list(made[0]) if made else []
-    for name in names:
+    made = [_summary(engine, question, int(place)) for place in places]
+    for name in made[0]:
         if len({one[name].shape for one in made}) > 1:
             raise CloveError(f"{name!r} of a summary must have one shape for all clients")
-    values = {name: torch.stack([one[name] for one in made]).cpu().numpy() for name in names}
-    return Summaries(question.clients[replying], values)
+    return {name: torch.stack([one[name] for one in made]) for name in made[0]}
 
 
 def _summary(engine: Simulation, question: Summary, place: int) -> dict[str, Tensor]:
@@ -62,16 +68,17 @@ def _summary(engine: Simulation, question: Summary, place: int) -> dict[str, Ten
     data = engine.batch(rows, pool.x.new_ones(len(rows), dtype=engine.dtype), pool)
     learner = SummaryLearner(engine.network, engine.task, None, engine.precision, engine)
     seed = seeds.integer(engine.seed, "summary", engine.round, int(engine.numbers[client]))
-    return question.of(learner, _model(engine, question, place), data, seed)
+    own = summary_models(engine, question, np.array([place]))
+    return question.of(learner, None if own is None else stacks.one(own, 0), data, seed)
 
 
-def _model(engine: Simulation, question: Summary, place: int) -> Parameters | None:
-    """Return the model the client makes its summary with."""
+def summary_models(engine: Simulation, question: Summary, places: Indices) -> Parameters | None:
+    """Return the models that clients make their summaries with."""
     models = question.models
     if models is None:
         return None
     if isinstance(models, Kept):
-        return stacks.one(engine.own(models, question.clients[[place]]), 0)
+        return engine.own(models, question.clients[places])
     if question.start is None:
         raise CloveError("a summary made with models needs to know which: give start")
-    return stacks.one(models, int(question.start[place]))
+    return stacks.pick(models, question.start[places])

@@ -31,10 +31,12 @@ from clove.federation.objectives import Batch, Objective, Prediction, task_loss
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.precision import networks_in
-from clove.federation.questions import Train
+from clove.federation.questions import Summary, Train
 from clove.federation.simulation import Simulation, is_out_of_memory
 from clove.federation.stacked import OneOfStack, Spread, StackedNetwork
 from clove.federation.steps import GroupTraining
+from clove.federation.summaries import is_side_by_side
+from clove.federation.summarise import summary_models
 from clove.federation.work import Told, Updated, Work
 from clove.tasks import Task
 
@@ -330,6 +332,31 @@ class Vectorized(Simulation):
         found: Tensor = vmap(one, randomness="different")(
             dict(models), x, dict(told.extras), dict(told.kept)
         )
+        return found
+
+    def summaries(self, question: Summary, places: Indices) -> dict[str, Tensor]:
+        """Make the summaries of many clients at once, where they can be made so."""
+        longest = int(self.train_pool.sizes[question.clients[places]].max())
+        most = EVALUATION_BATCH[self.device.type] // longest
+        if most < 2 or not is_side_by_side(question.of):
+            return super().summaries(question, places)
+        self.one.eval()
+        parts = [
+            self._summaries(question, places[at : at + most]) for at in range(0, len(places), most)
+        ]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _summaries(self, question: Summary, places: Indices) -> dict[str, Tensor]:
+        rows = [self.train_pool.rows(client) for client in question.clients[places]]
+        batch = self.batch(*self._padded(rows), self.train_pool)
+
+        def one(model: Parameters, x: Tensor, y: Tensor, weight: Tensor) -> dict[str, Tensor]:
+            learner = StackLearner(self, {}, None, Told())
+            return question.of(learner, model or None, Batch(x, y, weight), 0)
+
+        models = summary_models(self, question, places) or {}
+        with self.said_plainly():
+            found: dict[str, Tensor] = vmap(one)(dict(models), batch.x, batch.y, batch.weight)
         return found
 
     def _one_batch(self, model: Parameters) -> Callable[[Tensor, Tensor], Tensor]:
