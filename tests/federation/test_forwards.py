@@ -12,7 +12,7 @@ from torch import nn
 from clove.federation import Losses, Vectorized
 from clove.federation import forwards as module
 from clove.federation import parameters as stacks
-from clove.federation.forwards import round_length
+from clove.federation.forwards import FEW_ROWS, LITTLE_PADDING, round_length, tables
 from clove.tasks import classification
 
 from .worlds import WORLDS, models_for, relaxed, some_clients, world
@@ -102,3 +102,14 @@ def test_a_network_that_writes_on_its_input_leaves_the_data_as_they_are():
     first, second = engine.answer(question), engine.answer(question)
     np.testing.assert_array_equal(first.losses, second.losses)
     assert torch.equal(engine.train_pool.x, before)
+
+
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=60))
+def test_tables_hold_every_model_once_and_little_padding(numbers):
+    sizes = np.array(numbers)
+    found = tables(sizes)
+    np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(len(sizes)))
+    for places in found:
+        mine = sizes[places]
+        assert len(mine) * mine.max() <= LITTLE_PADDING * mine.sum()
+        assert len(mine) == 1 or mine.max() <= FEW_ROWS

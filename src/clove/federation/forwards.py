@@ -50,7 +50,7 @@ class Forwards:
         return self._fitting(lambda: self._shared(models, rows, pool))
 
     def own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
-        """Run each model over its own rows: as one table where they are few and nearly equal."""
+        """Run each model over its own rows: those of like numbers as one table."""
         return self._fitting(lambda: self._own(models, rows, pool))
 
     def _fitting(self, run: Callable[[], Some]) -> Some:
@@ -72,14 +72,18 @@ class Forwards:
         return self._run(models, upload(index, self.engine.device), length, len(rows), pool)
 
     def _own(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
+        found: dict[int, Found] = {}
+        for places in tables(np.array([len(own) for own in rows])):
+            some = models if len(places) == len(rows) else stacks.pick(models, places)
+            mine = self._table(some, [rows[place] for place in places], pool)
+            found |= dict(zip(places.tolist(), mine, strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    def _table(self, models: Parameters, rows: list[Indices], pool: Pool) -> list[Found]:
+        """Run each model over its own rows, filled up to the longest."""
         sizes = [len(own) for own in rows]
-        most, number = max(sizes), len(rows)
-        if most > FEW_ROWS or number * most > LITTLE_PADDING * sum(sizes):
-            return [
-                self._alone(stacks.pick(models, np.array([at])), own, pool)
-                for at, own in enumerate(rows)
-            ]
-        length = self._length(most, number)
+        most = max(sizes)
+        length = self._length(most, len(rows))
         width = -(-most // length) * length
         index = np.stack([np.resize(own, width) for own in rows])
         losses, correct = self._run(models, upload(index, self.engine.device), length, most, pool)
@@ -87,10 +91,6 @@ class Forwards:
             (losses[at, :size], None if correct is None else correct[at, :size])
             for at, size in enumerate(sizes)
         ]
-
-    def _alone(self, model: Parameters, rows: Indices, pool: Pool) -> Found:
-        losses, correct = self.shared(model, rows, pool)
-        return losses[0], None if correct is None else correct[0]
 
     def forget(self) -> None:
         """Forget captured runs: what they consist of has changed."""
@@ -166,6 +166,27 @@ class Run:
     def _measure(self) -> None:
         assert self.index is not None
         self.found = self.engine.measure(self.models, self.index, self.pool)
+
+
+def tables(sizes: Indices) -> list[Indices]:
+    """Return which models run as one table: those of most rows first, as long as little is padding.
+
+    A model of very many rows runs by itself.
+
+    >>> [places.tolist() for places in tables(np.array([400, 90, 410, 40, 5000]))]
+    [[4], [0, 1, 2], [3]]
+    """
+    found: list[list[int]] = []
+    held = longest = 0
+    for place in np.argsort(-sizes, kind="stable"):
+        size = int(sizes[place])
+        alone = not found or longest > FEW_ROWS
+        if alone or (len(found[-1]) + 1) * longest > LITTLE_PADDING * (held + size):
+            found.append([])
+            held, longest = 0, size
+        found[-1].append(int(place))
+        held += size
+    return [np.sort(np.array(places, dtype=np.int64)) for places in found]
 
 
 def round_length(length: int) -> int:
