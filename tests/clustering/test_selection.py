@@ -170,3 +170,19 @@ def test_a_choice_is_a_value():
     assert Choice(3) == Choice(3, None, {}, "")
     with pytest.raises(dataclasses.FrozenInstanceError):
         Choice(3).n_clusters = 4
+
+
+@given(st.integers(0, 10**6), st.integers(4, 9), st.integers(2, 5))
+def test_repeats_are_as_if_every_client_were_several(seed, clients, repeats):
+    vectors = np.random.default_rng(seed).normal(size=(clients, 3))
+    found = silhouette_k(vectors, clients, repeats=repeats)
+    several = np.repeat(vectors, repeats, axis=0)
+    assert set(found.scores) == set(range(2, clients + 1))
+    for number, score in found.scores.items():
+        labels = AgglomerativeClustering(number).fit_predict(several)
+        assert score == pytest.approx(silhouette_score(several, labels), abs=1e-9)
+
+
+def test_repeats_count_only_where_a_cluster_a_client_may_be_tried():
+    vectors = np.random.default_rng(0).normal(size=(9, 3))
+    assert silhouette_k(vectors, 8, repeats=5) == silhouette_k(vectors, 8)

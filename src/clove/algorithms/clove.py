@@ -93,7 +93,7 @@ class Clove(Algorithm[CloveState]):
     initial_models : "different", "same", or "orthonormal" (linear model).
     transform : what is clustered: losses as they are ("identity"), "sqrt", "log", or "row" (each
         client's mean removed). Matching always uses the losses as they are.
-    clustering, selection, selection_threshold, silhouette_margin, n_init : see
+    clustering, selection, selection_threshold, silhouette_margin, silhouette_repeats, n_init : see
         `clove.clustering.LossVectorClustering`.
     matching : "min-cost", or one of the ablation's, "in-order" and "overlap".
     early_stopping : stop clustering at stability. stable_rounds, stable_share : stability is
@@ -121,6 +121,7 @@ class Clove(Algorithm[CloveState]):
     selection: str = "silhouette"
     selection_threshold: float = 2.0
     silhouette_margin: float = 1.0
+    silhouette_repeats: int = 1
     n_init: int = 10
     matching: str = "min-cost"
     early_stopping: bool = False
@@ -329,6 +330,7 @@ class Clove(Algorithm[CloveState]):
             selection=self.selection,
             selection_threshold=self.selection_threshold,
             silhouette_margin=self.silhouette_margin,
+            silhouette_repeats=self.silhouette_repeats,
             method=self.clustering,
             transform=self.transform,
             n_init=self.n_init,

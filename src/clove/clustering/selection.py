@@ -54,7 +54,9 @@ class Choice:
     sample: int | None = None
 
 
-def silhouette_k(vectors: ArrayLike, max_clusters: int, *, margin: float = 1.0) -> Choice:
+def silhouette_k(
+    vectors: ArrayLike, max_clusters: int, *, margin: float = 1.0, repeats: int = 1
+) -> Choice:
     """Choose the number of clusters with the best silhouette (the paper's algorithm 2).
 
     Every K from 2 to ``max_clusters`` that leaves a silhouette defined (fewer clusters than
@@ -72,21 +74,33 @@ def silhouette_k(vectors: ArrayLike, max_clusters: int, *, margin: float = 1.0) 
     margin : float
         A larger K replaces the best one so far only if its score is above ``margin`` times the
         best. 1 is the paper's text, 1.10 is what its authors' experiments used.
+    repeats : int
+        Where as many clusters as clients may be tried, take every client for so many, whose vectors
+        are alike: then a client that is alone in its cluster has silhouette 1 instead of nought,
+        and a cluster a client is a number to try. 1 is the paper's text, 5 what its authors'
+        experiments used.
     """
     matrix = finite_matrix(vectors, "vectors")
-    largest = _largest_k(matrix, max_clusters)
+    repeats = repeats if max_clusters >= len(matrix) else 1
+    largest = _largest_k(matrix, max_clusters, alone=repeats > 1)
     if largest < 2:
         return Choice(1, method="silhouette")
     tree = _ward_tree(matrix)
     partitions = [_cut(tree, n_clusters) for n_clusters in range(2, largest + 1)]
-    return best_silhouette(matrix, partitions, margin=margin, method="silhouette")
+    return best_silhouette(matrix, partitions, margin=margin, method="silhouette", repeats=repeats)
 
 
 def best_silhouette(
-    vectors: FloatArray, partitions: Sequence[IntArray], *, margin: float, method: str
+    vectors: FloatArray,
+    partitions: Sequence[IntArray],
+    *,
+    margin: float,
+    method: str,
+    repeats: int = 1,
 ) -> Choice:
     """Choose among partitions given from few clusters to many; see `silhouette_k` for the rule."""
-    scores = dict(zip(map(count_groups, partitions), silhouettes(vectors, partitions), strict=True))
+    found = silhouettes(vectors, partitions, repeats)
+    scores = dict(zip(map(count_groups, partitions), found, strict=True))
     best = min(scores)
     for n_clusters, score in scores.items():
         if score > margin * scores[best]:
@@ -94,8 +108,12 @@ def best_silhouette(
     return Choice(best, _best_but(best, scores), scores, method)
 
 
-def silhouettes(vectors: FloatArray, partitions: Sequence[IntArray]) -> list[float]:
+def silhouettes(
+    vectors: FloatArray, partitions: Sequence[IntArray], repeats: int = 1
+) -> list[float]:
     """Return the mean silhouette of every partition, from one pass over the distances.
+
+    With `repeats`, every vector counts as so many that are alike.
 
     They are those of scikit-learn's `silhouette_score`, which computes all distances anew for each
     partition. Time grows with the square of the number of clients, memory with the number.
@@ -106,8 +124,8 @@ def silhouettes(vectors: FloatArray, partitions: Sequence[IntArray]) -> list[flo
     for start in range(0, len(vectors), step):
         distances = cdist(vectors, vectors[start : start + step])
         for number, (labels, indicator) in enumerate(zip(partitions, indicators, strict=True)):
-            sums = indicator @ distances
-            totals[number] += _silhouette_sum(sums, np.bincount(labels), labels[start:][:step])
+            sums, sizes = repeats * (indicator @ distances), repeats * np.bincount(labels)
+            totals[number] += _silhouette_sum(sums, sizes, labels[start:][:step])
     return [float(total) / len(vectors) for total in totals]
 
 
@@ -166,9 +184,10 @@ def merge_ratio_k(vectors: ArrayLike, max_clusters: int, threshold: float = 2.0)
     return Choice(best, _best_but(best, scores), scores, "merge-ratio")
 
 
-def _largest_k(vectors: FloatArray, max_clusters: int) -> int:
-    # With a cluster a client there is neither a silhouette nor a merge before the first.
-    largest = min(max_clusters, len(vectors) - 1)
+def _largest_k(vectors: FloatArray, max_clusters: int, alone: bool = False) -> int:
+    # With a cluster a client there is neither a silhouette nor a merge before the first, unless
+    # who is alone counts as several.
+    largest = min(max_clusters, len(vectors) - (not alone))
     distinct = few_distinct(vectors, fewer_than=largest) if largest > 1 else None
     return largest if distinct is None else count_groups(distinct)
 
