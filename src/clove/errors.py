@@ -18,8 +18,10 @@ MOST_LISTED = 20
 SEE = "`clove options` lists them all"
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> CloveError:
+def unknown_name(kind: str, name: object, known: Iterable[str], see: str = SEE) -> CloveError:
     """Make the error for a name nobody knows, with the nearest one that exists.
+
+    Where there are too many to list them, `see` says what does.
 
     >>> unknown_name("algorithm", "clov", ["clove", "ifca"])
     CloveError("unknown algorithm 'clov': did you mean 'clove'? Known: clove, ifca")
@@ -27,5 +29,5 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> CloveError:
     names = sorted(known)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f": did you mean {near[0]!r}?" if near else "."
-    known_names = f"Known: {', '.join(names)}" if len(names) <= MOST_LISTED else SEE
+    known_names = f"Known: {', '.join(names)}" if len(names) <= MOST_LISTED else see
     return CloveError(f"unknown {kind} {name!r}{hint} {known_names}")

@@ -20,14 +20,16 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from clove.errors import CloveError
+from clove.errors import CloveError, unknown_name
 from clove.terminal import err, given_once, out, plain_words, roomy
 
 if TYPE_CHECKING:
     from clove.paper.results import Recorded
     from clove.paper.run import Choice, Stack
 
-app = typer.Typer(no_args_is_help=True, help="The paper's experiments: list, run, status, tables.")
+app = typer.Typer(
+    no_args_is_help=True, help="The paper's experiments: list, run, status, tables, docs."
+)
 
 Names = Annotated[
     list[str], typer.Argument(help="Experiments by number or name, e.g. E1; `all`: every one.")
@@ -46,7 +48,7 @@ Folder = Annotated[Path, typer.Option("--out", help="Folder of the runs.")]
 ResultsFolder = Annotated[Path, typer.Option("--results", help="Folder of the tables of results.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder to look for data sets in first.")]
 
-RUNS, RESULTS = Path("runs/paper"), Path("results/paper")
+RUNS, RESULTS, DOCS = Path("runs/paper"), Path("results/paper"), Path("docs")
 
 
 @app.command("list")
@@ -267,3 +269,60 @@ def status(
                 f"{spent:.0f}" if spent else "",
             )
     roomy().print(table)
+
+
+@app.command()
+def tables(
+    names: SomeNames = None,
+    reading: Reading = "paper",
+    results: ResultsFolder = RESULTS,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Write all formats and the figures there.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--format", help="What to print: text, md, latex, csv or html.")
+    ] = "text",
+) -> None:
+    """Show the paper's tables, ours beside theirs, and say where they differ."""
+    with plain_words():
+        from clove.paper.experiment import find_experiments
+        from clove.paper.formats import FORMATS, as_rich
+        from clove.paper.results import Results
+        from clove.paper.tables import ABOVE, tables_of
+        from clove.paper.written import some_with_results, write_all
+
+        if kind not in FORMATS:
+            raise unknown_name("format", kind, FORMATS)
+        kept = Results(results)
+        experiments = find_experiments(names or ["all"])
+        if not names:
+            experiments = some_with_results(experiments, reading, kept)
+        if out_folder is not None:
+            for path in write_all(experiments, reading, kept, out_folder):
+                out.print(path, soft_wrap=True)
+            return
+        found = [table for one in experiments for table in tables_of(one, reading, kept)]
+        if not found:
+            raise CloveError(
+                f"{', '.join(one.number for one in experiments)}: figures only, no tables; "
+                "`clove paper tables ... --out FOLDER` draws them"
+            )
+    if kind != "text" or not out.is_terminal:
+        typer.echo(FORMATS[kind][1](found), nl=False)
+        return
+    for table in found:
+        out.print(as_rich(table, out.width), "")
+    out.print(ABOVE)
+
+
+@app.command()
+def docs(
+    results: ResultsFolder = RESULTS,
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the documents.")] = DOCS,
+) -> None:
+    """Write the page "Reproduction" and its figures from the tables of results."""
+    with plain_words():
+        from clove.paper.reproduction import write_page
+        from clove.paper.results import Results
+
+        out.print(write_page(Results(results), folder), soft_wrap=True)

@@ -20,6 +20,7 @@ from typing import Any
 from clove.algorithms import known_algorithms
 from clove.data import DATASETS, find_mixing
 from clove.errors import CloveError, unknown_name
+from clove.paper.names import OPTIONS, method
 
 READINGS = ("paper", "authors")
 NAMES = ("variant_key", "label", "beyond", "heat_map", *READINGS)
@@ -79,17 +80,26 @@ class Experiment:
     only: Mapping[str, Any] = field(default_factory=dict)
     tables: Sequence[Mapping[str, Any]] = ()
     figures: Sequence[Mapping[str, Any]] = ()
+    _known: dict[str, list[Cell]] = field(default_factory=dict, init=False, compare=False)
 
     def cells(self, reading: str) -> list[Cell]:
         """Return what is run, by the paper's settings or the authors'."""
         if reading not in READINGS:
             raise unknown_name("settings", reading, READINGS)
+        if reading not in self._known:
+            self._known[reading] = self._combined(reading)
+        return list(self._known[reading])
+
+    def _combined(self, reading: str) -> list[Cell]:
         own = [cell for rule in self.runs for cell in _cells(rule, reading)]
         own += [cell for rule in self.extras for cell in _cells(rule, reading, extra=True)]
         for other in self.runs_of:
             own += EXPERIMENTS[other].cells(reading)
-        unique = {cell.key: cell for cell in reversed(own) if selected(cell, self.only)}
-        return list(reversed(unique.values()))  # a row beyond the paper may be one of its own
+        unique: dict[str, Cell] = {}
+        for cell in own:
+            if selected(cell, self.only):
+                unique.setdefault(cell.key, cell)  # a row beyond the paper may be one of its own
+        return list(unique.values())
 
     @property
     def datasets(self) -> list[str]:
@@ -126,11 +136,10 @@ def _cells(rule: Mapping[str, Any], reading: str, extra: bool = False) -> Iterat
         for values in product(*(_values(name, value) for name, value in given.items())):
             settings = dict(zip(given, values, strict=True))
             settings |= rule.get(settings["algorithm"], {})
-            words = _Words(settings)
             yield Cell(
                 settings=by_rules(settings, reading),
-                variant=rule.get("variant_key", "").format_map(words),
-                label=label.format_map(words),
+                variant=rule.get("variant_key", "").format_map(Words(settings)),
+                label=label.format_map(Words.printed(settings)),
                 extra=extra,
                 heat_map=bool(rule.get("heat_map", False)),
             )
@@ -143,7 +152,7 @@ def _rows(rule: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"algorithm": "clove", **row} for row in rules()["beyond"][rule["beyond"]]]
 
 
-class _Words(dict[str, Any]):
+class Words(dict[str, Any]):
     """What labels may name: the settings, and the number of clients."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -151,6 +160,18 @@ class _Words(dict[str, Any]):
         if "clients_per_cluster" in settings:
             clusters = 10 if settings["mixing"] == "none" else 5
             self["clients"] = clusters * settings["clients_per_cluster"]
+
+    @classmethod
+    def printed(cls, settings: Mapping[str, Any]) -> Words:
+        """Return words for readers."""
+        words = cls(settings)
+        for name, value in settings.items():
+            if isinstance(value, bool):
+                words[name] = "yes" if value else "no"
+            elif isinstance(value, str):
+                words[name] = OPTIONS.get(value, value)
+        words["algorithm"] = method(settings["algorithm"])
+        return words
 
 
 def by_rules(settings: Mapping[str, Any], reading: str) -> dict[str, Any]:
@@ -204,7 +225,8 @@ def find_experiments(names: Sequence[str]) -> list[Experiment]:
             continue
         one = EXPERIMENTS.get(name.upper()) or known.get(name)
         if one is None:
-            raise unknown_name("experiment", name, [*EXPERIMENTS, *known, ALL])
+            see = "`clove paper list` shows them all"
+            raise unknown_name("experiment", name, [*EXPERIMENTS, *known, ALL], see)
         found[one.number] = one
     if not found:
         raise CloveError("name an experiment: `clove paper list` shows them, `all` stands for all")

@@ -127,6 +127,7 @@ class Results:
         self.runs, self.rounds, self.heat_maps = (
             self._read(name) for name in (RUNS, ROUNDS, HEAT_MAPS)
         )
+        self._sorted: tuple[pd.DataFrame, dict[str, pd.DataFrame]] | None = None  # runs by key
 
     def has(self, key: str, seed: int, rounds: int) -> bool:
         """Say whether a run of so many rounds is here."""
@@ -137,7 +138,11 @@ class Results:
 
     def of(self, cell: Cell) -> pd.DataFrame:
         """Return the runs of a cell, a row a seed."""
-        return self.runs[self.runs["key"] == cell.key] if len(self.runs) else self.runs
+        if self.runs.empty:
+            return self.runs
+        if self._sorted is None or self._sorted[0] is not self.runs:
+            self._sorted = self.runs, dict(list(self.runs.groupby("key")))
+        return self._sorted[1].get(cell.key, self.runs.iloc[:0])
 
     def rounds_of(self, cell: Cell) -> pd.DataFrame:
         """Return the rounds of a cell's runs."""

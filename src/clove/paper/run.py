@@ -93,9 +93,10 @@ class Choice:
 
     def stacks(self, experiments: Sequence[Experiment], folder: Path) -> list[Stack]:
         """Return all runs asked for."""
+        cells = self.cells(experiments)
         start = rules()[self.reading]["first_seed"]
         seeds = tuple(range(start, start + self.seeds))
-        return [Stack(cell, self.reading, seeds, folder) for cell in self.cells(experiments)]
+        return [Stack(cell, self.reading, seeds, folder) for cell in cells]
 
 
 class Display(Protocol):

@@ -1,0 +1,137 @@
+"""Making runs: nothing twice, nothing lost, one failure is one failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from clove.paper.experiment import Experiment
+from clove.paper.results import Recorded, Results
+from clove.paper.run import Choice, Stack, run_stacks
+from clove.runs.folder import RunFolder
+from tests.paper.made_up import SMALL, TINY
+
+CHOICE = Choice(seeds=2, machine={"engine": "vectorized", "device": "cpu"})
+TIMES = ["seconds", "date"]
+
+
+class Quiet:
+    """Counts what it is told; stops everything after so many rounds."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.stop_after = stop_after
+        self.rounds, self.expected, self.done = 0, 0, 0
+
+    def begin(self, rounds: int, stacks: int) -> None:
+        self.expected = rounds
+
+    def rounds_done(self, rounds: int) -> None:
+        self.rounds += rounds
+        if self.stop_after is not None and self.rounds >= self.stop_after:
+            raise KeyboardInterrupt
+
+    def stack_done(self, stack: Stack, found: Sequence[Recorded]) -> None:
+        self.done += 1
+
+    def failed(self, stack: Stack, error: str) -> None:
+        pass
+
+
+def lasting(results: Results) -> pd.DataFrame:
+    """Return runs without what depends on when and how fast they were made."""
+    return results.runs.drop(columns=TIMES).sort_values(["key", "seed"]).reset_index(drop=True)
+
+
+def make(folder: Path, experiment: Experiment, display: Quiet, **options: int) -> Results:
+    kept = Results(folder / "results")
+    stacks = CHOICE.stacks([experiment], folder / "runs")
+    assert run_stacks(stacks, kept, display, **options) == []
+    return kept
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return make(tmp_path_factory.mktemp("unbroken"), TINY, Quiet())
+
+
+def test_every_cell_has_its_runs_and_their_rounds(unbroken: Results) -> None:
+    assert len(unbroken.runs) == 6
+    assert len(unbroken.rounds) == 6 * 3
+    assert set(unbroken.runs["rounds"]) == {3}
+    assert set(unbroken.runs["settings"]) == {"paper"}
+    assert unbroken.runs["accuracy"].between(0, 100).all()
+    assert Results(unbroken.folder).runs.shape == unbroken.runs.shape
+
+
+def test_seeds_begin_where_the_reading_says() -> None:
+    paper, authors = (
+        replace(CHOICE, reading=reading).stacks([TINY], Path("runs"))[0].seeds
+        for reading in ("paper", "authors")
+    )
+    assert (paper, authors) == ((0, 1), (1, 2))
+
+
+def test_runs_that_were_stopped_go_on_and_end_the_same(tmp_path: Path, unbroken: Results) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, TINY, Quiet(stop_after=3))
+    begun = [path for path in (tmp_path / "runs").glob("*/seed-*") if RunFolder(path).is_run()]
+    assert begun
+    assert not any(RunFolder(path).finished for path in begun)
+    display = Quiet()
+    kept = make(tmp_path, TINY, display)
+    pd.testing.assert_frame_equal(lasting(kept), lasting(unbroken))
+    assert display.rounds == display.expected == 18
+
+
+def test_finished_runs_are_not_made_again(tmp_path: Path, unbroken: Results) -> None:
+    make(tmp_path, TINY, Quiet())
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    (tmp_path / "results" / "runs.csv").unlink()
+    kept = make(tmp_path, TINY, Quiet())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")} == written
+    pd.testing.assert_frame_equal(lasting(kept), lasting(unbroken))
+
+
+def test_models_are_thrown_away_unless_they_are_wanted(tmp_path: Path) -> None:
+    one = replace(TINY, runs=[{**SMALL, "algorithm": "fedavg"}], extras=[])
+    make(tmp_path / "lean", one, Quiet())
+    make(tmp_path / "all", one, Quiet(), keep_models=True)
+    assert not list((tmp_path / "lean").rglob("*.safetensors"))
+    assert list((tmp_path / "all").rglob("models/*.safetensors"))
+
+
+def test_a_cell_that_fails_is_told_of_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOVE_DATA", str(tmp_path))
+    bad = {**SMALL, "dataset": "femnist", "mixing": "none", "algorithm": "local"}
+    one = replace(TINY, runs=[bad, {**SMALL, "algorithm": "fedavg"}], extras=[])
+    kept, stacks = Results(tmp_path / "results"), CHOICE.stacks([one], tmp_path / "runs")
+    [(failed, error)] = run_stacks(stacks, kept, Quiet())
+    assert failed.cell.dataset == "femnist"
+    assert "femnist" in error
+    assert (tmp_path / "runs" / failed.cell.key / "error.txt").read_text()
+    assert kept.runs["algorithm"].tolist() == ["fedavg", "fedavg"]
+
+
+@pytest.mark.slow
+def test_two_workers_give_what_one_gives(tmp_path: Path, unbroken: Results) -> None:
+    display = Quiet()
+    kept = make(tmp_path, TINY, display, workers=2)
+    pd.testing.assert_frame_equal(lasting(kept), lasting(unbroken))
+    assert display.done == 3
+
+
+def test_a_choice_takes_some_cells_and_fewer_rounds() -> None:
+    some = replace(CHOICE, algorithms=["clove"], extras=False, rounds=2).cells([TINY])
+    assert [(cell.label, cell.settings["rounds"]) for cell in some] == [("CLoVE", 2)]
+    assert [cell.settings["rounds"] for cell in replace(CHOICE, rounds=9).cells([TINY])] == [3] * 3
+
+
+def test_runs_that_several_experiments_read_are_made_once() -> None:
+    twice = CHOICE.cells([TINY, replace(TINY, number="E98", name="again")])
+    assert len(twice) == len(CHOICE.cells([TINY]))
