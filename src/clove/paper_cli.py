@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from clove.paper.run import Choice, Stack
 
 app = typer.Typer(
-    no_args_is_help=True, help="The paper's experiments: list, run, status, tables, docs."
+    no_args_is_help=True,
+    help="The paper's experiments: list, run, status, tables, docs, theory.",
 )
 
 Names = Annotated[
@@ -170,20 +171,25 @@ def _workers(choice: Choice) -> int:
     return min(6, os.cpu_count() or 1) if gpu else 1
 
 
+def _counting(what: str) -> Progress:
+    """Return a bar that counts something, with the time left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(what),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+    )
+
+
 class _Bar:
     """Progress over all cells, with the time left, and a line for every cell that is done."""
 
     def __init__(self) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rounds"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=err,
-        )
+        self.progress = _counting("rounds")
         self.done, self.stacks, self.task = 0, 0, self.progress.add_task("cells")
 
     def __enter__(self) -> _Bar:
@@ -224,6 +230,34 @@ class _Bar:
     def _count(self) -> None:
         self.done += 1
         self.progress.update(self.task, description=f"{self.done} of {self.stacks} cells")
+
+
+@app.command()
+def theory(
+    draws: Annotated[int, typer.Option(help="Draws for every point of a grid.")] = 100,
+    runs: Annotated[int, typer.Option(help="Runs for every step size and noise.")] = 5,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    folder: Annotated[Path, typer.Option("--out", help="Folder of tables and figures.")] = RESULTS,
+    workers: Annotated[
+        int, typer.Option(help="Processes side by side; 0: by the machine.", min=0)
+    ] = 0,
+) -> None:
+    """Check section 4 on mixed linear regression: recovery, separation, convergence."""
+    with plain_words():
+        from clove.paper.theory_figures import write_figures
+        from clove.paper.theory_report import SECTION, write_section
+        from clove.paper.theory_tables import Plan, Tables, check_theory
+
+        plan = Plan(draws, runs, seed)
+        with _counting("checks") as progress:
+            task = progress.add_task("section 4", total=plan.size())
+            tables = check_theory(
+                plan, lambda: progress.advance(task), workers or min(8, os.cpu_count() or 1)
+            )
+        tables.write(folder)
+        write_figures(Tables.read(folder), folder)  # of what is kept, digit by digit
+        write_section(folder)
+    out.print(f"tables, figures and what they say: {folder / SECTION}", soft_wrap=True)
 
 
 @app.command()

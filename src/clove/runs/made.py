@@ -19,6 +19,11 @@ def made(prepared: Prepared) -> dict[str, Any]:
     """Return what a reader of results must know of how they came about."""
     device = prepared.federation.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {**versions(gpu), "engine_reason": prepared.choice.reason}
+
+
+def versions(gpu: str | None = None) -> dict[str, str]:
+    """Return with what versions anything is made here, and on what machine."""
     return {
         "clove": __version__,
         "python": platform.python_version(),
@@ -26,7 +31,6 @@ def made(prepared: Prepared) -> dict[str, Any]:
         "numpy": np.__version__,
         "scikit-learn": sklearn.__version__,
         "machine": gpu or f"{platform.machine()}, {os.cpu_count()} cores",
-        "engine_reason": prepared.choice.reason,
     }
 
 
