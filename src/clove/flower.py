@@ -53,7 +53,8 @@ def client(
         client's number.
     state_dir : a folder for what the client remembers between rounds, so that it outlives Flower's
         processes and a restart of the server. A node may name its own (`state-dir` in its
-        `--node-config`). Without one, Flower keeps it for as long as the run and the node live.
+        `--node-config`). Without one, Flower keeps it for as long as the run and the node live;
+        clients of Flower's simulation remember in the run's folder.
     device : where to compute: "auto", "cpu" or "cuda".
 
     Objectives and other functions of one's own are known to the client when the module of its app
@@ -92,10 +93,11 @@ def server(
     out : the run's folder. An unfinished run in it is gone on with.
     task : what is learned; needed where the network is one's own.
     min_nodes, wait : so many nodes must be there before the first round; how long to wait for them,
-        in seconds. Nodes that join later take part from the next round on.
+        in seconds, and for any node where all are gone. Nodes that join later take part from the
+        next round on.
     timeout : how long a question is open, in seconds; the round then goes on without the silent.
     outputs : of a network of the zoo, for instance the number of classes. None: as many as the
-        first clients' labels need.
+        labels of the clients need that are there at first.
     """
     require_flower()
     from flwr.serverapp import ServerApp

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from clove.cli import app
-from clove.deployment import commands
+from clove.deployment import commands, launch
 from clove.deployment.flwr import CONNECTION, called, write_connection
 from clove.deployment.launch import find_server, run_app, simulated_nodes
 from clove.deployment.project import new_project
@@ -21,14 +22,40 @@ def test_a_setting_the_project_does_not_declare_is_refused(tmp_path: Path) -> No
         run_app(tmp_path / "fed", None, None, {"round": 3})
 
 
+def test_it_is_said_what_to_add_so_that_a_setting_can_be_given(tmp_path: Path) -> None:
+    new_project(tmp_path / "fed")
+    with pytest.raises(CloveError, match=r"add `models = 3` under \[tool.flwr.app.config\]"):
+        run_app(tmp_path / "fed", None, None, {"models": 3})
+    file = tmp_path / "fed" / "pyproject.toml"
+    file.write_text(file.read_text().partition("[tool.flwr.app.config]")[0])
+    with pytest.raises(CloveError, match=r"there is no setting in .*add `models = 3` under"):
+        run_app(tmp_path / "fed", None, None, {"models": 3})
+
+
+def test_a_project_need_not_have_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_project(tmp_path / "fed")
+    file = tmp_path / "fed" / "pyproject.toml"
+    file.write_text(file.read_text().partition("[tool.flwr.app.config]")[0])
+    asked: list[tuple[str, ...]] = []
+
+    def flwr_json(*words: str, home: Path | None) -> dict[str, Any]:
+        asked.append(words)
+        return {"run-id": 7, "runs": [{"status": launch.COMPLETED, "status-details": ""}]}
+
+    monkeypatch.setattr(launch, "flwr_json", flwr_json)
+    monkeypatch.setattr(launch, "flower_command", lambda name: "true")
+    run_app(tmp_path / "fed", None)
+    assert asked[0] == ("run", str(tmp_path / "fed"))
+
+
 def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CloveError, match=r"no pyproject.toml in .*is it a project of Flower"):
         run_app(tmp_path, None)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\n")
-    with pytest.raises(CloveError, match=r"does not describe an app of Flower: KeyError\('tool'\)"):
+    with pytest.raises(CloveError, match=r"it has no \[tool.flwr.app\]. `clove flower new"):
         run_app(tmp_path, None)
     (tmp_path / "pyproject.toml").write_text("[project\n")
-    with pytest.raises(CloveError, match="does not describe an app of Flower"):
+    with pytest.raises(CloveError, match="cannot be read: Expected"):
         run_app(tmp_path, None)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clove import load
+from clove.runs.folder import RunFolder
 
 from .stories import alive, command, metrics, project, until
 
@@ -21,6 +22,7 @@ def test_simulated_nodes_leave_nothing_behind(tmp_path: Path) -> None:
     with command("flower", "run", str(fed), "--nodes", "6", *settings, log=log) as run:
         assert run.wait() == 0, log.read_text()
     assert metrics(out)[0]["ari"] == 1.0
+    assert len(list((out / "memories").iterdir())) == 6  # for a run that is resumed
     assert alive(tmp_path) == []
 
 
@@ -44,3 +46,7 @@ def test_six_nodes_find_their_groups_and_leave_nothing_behind(tmp_path: Path) ->
     assert first["ari"] == 1.0
     assert first["participants"] == 6
     assert load(out).ari == 1.0
+
+    # Each client is the node of one key, which no other can be while the run goes on.
+    bound = RunFolder(out).checkpoint()["memory"]["bound"]
+    assert sorted(bound.values()) == list(range(6))

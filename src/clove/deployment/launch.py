@@ -18,6 +18,7 @@ from clove.errors import CloveError, unknown_name
 
 COMPLETED = "finished:completed"
 ABOUT = "pyproject.toml"
+TABLE = "[tool.flwr.app.config]"
 Plain = bool | int | float | str
 
 
@@ -59,15 +60,25 @@ def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
     """Return settings of a run if the app has them all; Flower takes no others."""
     try:
         about = tomllib.loads((app / ABOUT).read_text(encoding="utf-8"))
-        known = about["tool"]["flwr"]["app"]["config"]
     except FileNotFoundError:
         raise CloveError(f"there is no {ABOUT} in {app}: is it a project of Flower?") from None
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise CloveError(f"{app / ABOUT} does not describe an app of Flower: {error!r}") from None
-    for name in config:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CloveError(f"{app / ABOUT} cannot be read: {error}") from None
+    described = about.get("tool", {}).get("flwr", {}).get("app")
+    if described is None:
+        raise CloveError(
+            f"{app / ABOUT} does not describe an app of Flower: it has no [tool.flwr.app]. "
+            "`clove flower new FOLDER` writes one that does"
+        )
+    known = described.get("config", {})
+    for name, value in config.items():
         if name not in known:
-            where = f"setting in [tool.flwr.app.config] of {app / ABOUT}"
-            raise unknown_name(where, name, known)
+            where = f"setting in {TABLE} of {app / ABOUT}"
+            problem = unknown_name(where, name, known) if known else f"there is no {where}"
+            raise CloveError(
+                f"{problem}. Flower takes only settings that stand there: "
+                f"add `{name} = {_toml(value)}` under {TABLE}"
+            )
     return config
 
 

@@ -2,12 +2,14 @@
 
     python -m clove.deployment.register CONNECTION KEY...
 
-The command by itself takes one key, and a start of Python.
+The command by itself takes one key, and a start of Python. A node is named after the file of its
+key: a node with a registered name is its client, and no other key can be (see `Roster`).
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 
 def main(connection: str, *keys: str) -> None:
@@ -15,7 +17,8 @@ def main(connection: str, *keys: str) -> None:
     from flwr.cli.app import app
 
     for key in keys:
-        app(["supernode", "register", key, connection], standalone_mode=False)
+        named = ["--name", Path(key).stem]
+        app(["supernode", "register", key, connection, *named], standalone_mode=False)
 
 
 if __name__ == "__main__":

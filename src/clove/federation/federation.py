@@ -37,6 +37,10 @@ class Federation(Protocol):
         """Tell the federation that a round begins (from 1)."""
         ...
 
+    def end_round(self, participants: int) -> None:
+        """Tell the federation how many took part in a round; on a network it may give up then."""
+        ...
+
     def answer(self, question: Question) -> Answer:
         """Answer a question as the clients do."""
         ...

@@ -227,6 +227,10 @@ class Simulation(ABC):
         self.round, self._asked = number, asked
         self.ledger.begin_round()
 
+    def end_round(self, participants: int) -> None:
+        """Go on, however many took part: those missing were lost on purpose."""
+        return
+
     def answer(self, question: Question) -> Answer:
         """Answer a question as the clients would."""
         return self.begin_answer(question)()

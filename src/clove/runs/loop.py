@@ -228,6 +228,7 @@ def _round(progress: Progress) -> Asking[None]:
     settings, federation = prepared.settings, prepared.federation
     cohort = participants(settings.seed, number, federation.clients, settings.participation)
     outcome: Outcome[Any] = yield from prepared.algorithm.round(progress.state, cohort)
+    federation.end_round(len(outcome.clients))
     progress.state = outcome.state
     if outcome.assignment is not None:
         progress.assignment = progress.assignment.copy()

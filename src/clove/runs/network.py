@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 ENGINE = "flower"
+MEMORIES = "memories"  # in a run's folder: what simulated clients keep
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Options:
 
     `min_nodes` must be there before the first round, which is waited for `wait` seconds; a question
     is open for `timeout` seconds, then the round goes on without those that are silent. `outputs`
-    are those of the network where it is of the zoo (classes); None: as the first clients need.
+    are those of the network where it is of the zoo (classes); None: as many as the clients need
+    that are there at first.
     """
 
     out: str | None = None
@@ -109,17 +113,12 @@ def run_on_network(
         settings, saved = _settings_of(folder, given), folder.checkpoint() or {}
     else:
         settings, saved = _checked(given), {}
-    roster = Roster(grid, options.timeout)
-    roster.numbers.update(saved.get("memory", {}).get("numbers", {}))
-    roster.wait(options.min_nodes, options.wait)
     about = saved.get("clients", {})
+    said = _said(settings, task) | ({"inputs": tuple(about["inputs"])} if about else {})
     outputs = about.get("outputs", options.outputs)
-    terms = roster.settle(lambda hellos: _terms(settings, task, hellos, outputs))
-    if len(roster.members) < options.min_nodes:
-        raise CloveError(
-            f"only {len(roster.members)} of {options.min_nodes} nodes fit this run, by what is "
-            "said above of the others: mend those, set the run's task and outputs, or set min-nodes"
-        )
+    roster = Roster(grid, options.timeout)
+    roster.restore(saved.get("memory", {}))
+    terms = _gathered(roster, options, lambda hellos: agreed(said, hellos, outputs))
     federation, clients = _federation(settings, options, roster, terms, task)
     if about.get("groups") is not None and clients.groups is None:  # not all are back yet
         clients = replace(clients, groups=about["groups"])
@@ -163,32 +162,49 @@ def _settings_of(folder: RunFolder, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _terms(
-    settings: Settings, task: Task | None, hellos: Iterable[Hello], outputs: int | None
-) -> Terms:
-    """Return what is expected of all: the server's task where it has one, else the first's."""
-    hellos = list(hellos)
-    first = hellos[0]
-    needed = max(one.outputs for one in hellos if one.task == first.task)
-    if task is None and first.network == OWN:
+def _gathered(roster: Roster, options: Options, terms: Callable[[Sequence[Hello]], Terms]) -> Terms:
+    """Wait for enough nodes, and decide by them what is expected of all."""
+    start = time.monotonic()
+    roster.wait(options.min_nodes, options.wait)
+    found = roster.settle(terms)
+    # Those that do not fit are left out now: there may be too few again.
+    roster.wait(options.min_nodes, max(0.0, options.wait - (time.monotonic() - start)))
+    return found
+
+
+def _said(settings: Settings, task: Task | None) -> dict[str, Any]:
+    """Return what the server says itself of its clients' task, by the names of their greetings."""
+    if task is not None and not isinstance(task.network, str):
+        parameters = outline(initial_parameters(task, 0))
+        return {"task": task.name, "network": OWN, "parameters": parameters}
+    kind = settings.task if task is None else task.name
+    network = settings.model if task is None else str(task.network)
+    said = {"task": kind, "network": network}
+    said = {name: one for name, one in said.items() if one not in ("auto", OWN_NETWORK)}
+    return said if task is None else {**said, "parameters": None}
+
+
+def agreed(said: Mapping[str, Any], hellos: Sequence[Hello], outputs: int | None) -> Terms:
+    """Return what is expected of all: what the server says, and else what most clients have.
+
+    Where as many have the one as the other, it is what the first of them has. Outputs are as many
+    as one of these clients needs for its labels: they may well hold different ones.
+    """
+    fitting = [h for h in hellos if all(getattr(h, n) == one for n, one in said.items())]
+    kinds = Counter(map(_kind, fitting or hellos))
+    usual, _ = kinds.most_common(1)[0]
+    alike = [hello for hello in hellos if _kind(hello) == usual]
+    terms = {name: getattr(alike[0], name) for name in ("task", "network", "parameters", "inputs")}
+    if terms["network"] == OWN and "parameters" not in said:
         raise CloveError(
             "the clients have a network of their own: hand the same task to clove.flower.server"
         )
-    if task is not None and not isinstance(task.network, str):
-        parameters = outline(initial_parameters(task, 0))
-        return Terms(task.name, OWN, parameters, first.inputs, outputs or needed)
-    network = str(task.network) if task is not None else settings.model
-    return Terms(
-        task=task.name if task is not None else _unless_auto(settings.task, first.task),
-        network=_unless_auto(network, first.network),
-        parameters=None,
-        inputs=first.inputs,
-        outputs=outputs or needed,
-    )
+    return Terms(**{**terms, **said}, outputs=outputs or max(one.outputs for one in alike))
 
 
-def _unless_auto(name: str, otherwise: str) -> str:
-    return otherwise if name in ("auto", OWN_NETWORK) else name
+def _kind(hello: Hello) -> tuple[Any, ...]:
+    outputs = None if hello.task == "classification" else hello.outputs
+    return (hello.task, hello.network, hello.parameters, hello.inputs, outputs)
 
 
 def _federation(
@@ -205,6 +221,9 @@ def _federation(
         timeout=options.timeout,
         inputs=terms.inputs,
         outputs=terms.outputs,
+        rounds=settings.rounds,
+        wait=options.wait,
+        folder=_memories(roster, options),
     )
     clients = FarClients(
         clients=[],
@@ -216,6 +235,14 @@ def _federation(
         data=settings.data,
     )
     return federation, clients
+
+
+def _memories(roster: Roster, options: Options) -> str:
+    """Return where the clients of Flower's simulation remember: it forgets, a run's folder not."""
+    from flwr.superlink.grid import InMemoryGrid
+
+    simulated = isinstance(roster.grid, InMemoryGrid)
+    return str(Path(str(options.out)).absolute() / MEMORIES) if simulated else ""
 
 
 def _settled(settings: Settings, clients: FarClients, federation: FlowerFederation) -> Settings:

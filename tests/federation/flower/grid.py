@@ -10,6 +10,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -31,6 +32,7 @@ class Node:
 
     def __init__(self, app: ClientApp, node_id: int, config: dict[str, Any]) -> None:
         self.app, self.id, self.config = app, node_id, config
+        self.info = NodeInfo(node_id=node_id)  # what Flower tells a server of it
         self.state = RecordDict()
         self.meddle: Meddle | None = None
 
@@ -70,6 +72,9 @@ class LocalGrid(Grid):
 
     def get_node_ids(self) -> list[int]:
         return list(self.nodes)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        return [self.nodes[number].info for number in self.get_node_ids()]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         return [self._push(message) for message in messages]

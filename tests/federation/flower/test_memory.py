@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from flwr.app import ConfigRecord, RecordDict
 
 from clove.errors import CloveError
 from clove.federation.flower.header import Header, read_header
-from clove.federation.flower.memory import Keeper, Remembered
+from clove.federation.flower.memory import OVER, RUNS_OVER, Keeper, Remembered
 from clove.federation.memory import ClientMemory
 
 CPU = torch.device("cpu")
-HEADER = Header("run1", "first", 1, 1, 3, 0, "fp32", 10)
+HEADER = Header("run1", "first", 1, 1, 3, 0, "fp32", 10, rounds=9, heard=0, folder="")
 
 
 def at(number: int, session: str = "first", run: str = "run1") -> Header:
@@ -127,3 +128,89 @@ def test_a_header_that_cannot_be_is_refused(parts):
 def test_a_message_without_a_header_is_refused():
     with pytest.raises(CloveError, match="no header"):
         read_header(RecordDict())
+
+
+# -------------------------------------------------------------------------- what is lost, or over
+
+
+def test_a_memory_that_is_whole_lacks_nothing(keepers):
+    keepers().store(noted(keepers().load(at(1)), 5), at(1))
+    later = replace(at(2), heard=at(1).moment)
+    assert not keepers().load(later).lacks(later)
+    assert history(keepers().load(later)) == [5]
+
+
+def test_nothing_is_lacking_where_the_server_never_heard_of_any(keepers):
+    assert not keepers().load(at(3)).lacks(at(3))
+
+
+def test_a_memory_that_is_gone_is_begun_anew_until_the_server_knows(keepers):
+    later = replace(at(5), heard=at(3).moment)
+    memory = keepers().load(later)
+    assert memory.lacks(later)
+    assert memory.now is None
+    keepers().store(noted(memory, 1), later)
+    for number in (5, 6):
+        again = replace(at(number), heard=at(3).moment)
+        assert keepers().load(again).lacks(again)
+        told = replace(at(number), heard=0)
+        assert not keepers().load(told).lacks(told)
+
+
+def test_a_memory_that_is_too_old_is_none(keepers):
+    keepers().store(noted(keepers().load(at(1)), 5), at(1))
+    later = replace(at(4), heard=at(3).moment)
+    memory = keepers().load(later)
+    assert memory.lacks(later)
+    assert history(memory) == []
+
+
+def test_the_moments_of_a_run_follow_each_other():
+    moments = [replace(HEADER, round=r, asked=a).moment for r in (1, 2, 3) for a in (1, 2, 9)]
+    assert moments == sorted(set(moments))
+
+
+def over(run: str, number: int = 3) -> Header:
+    return replace(HEADER, run=run, round=HEADER.rounds, client=number)
+
+
+def end(folder: Path, header: Header) -> None:
+    keeper = Keeper(RecordDict(), folder, CPU)
+    keeper.store(noted(keeper.load(header), 1), header)
+
+
+def test_of_runs_that_are_over_the_last_are_kept(tmp_path: Path):
+    for age in range(RUNS_OVER + 3):
+        for number in (3, 4):
+            end(tmp_path, over(f"run{age}", number))
+            file = tmp_path / f"run{age}-client-{number}{OVER}"
+            os.utime(file, (age, age))
+    end(tmp_path, over("last"))
+    left = {file.name for file in tmp_path.iterdir()}
+    kept = {f"run{age}-client-{n}{OVER}" for age in range(4, RUNS_OVER + 3) for n in (3, 4)}
+    assert left == kept | {f"last-client-3{OVER}"}
+
+
+def test_a_run_that_may_go_on_is_never_forgotten(tmp_path: Path):
+    going = at(4, run="unfinished")
+    Keeper(RecordDict(), tmp_path, CPU).store(noted(_begun_at(going), 2), going)
+    os.utime(tmp_path / "unfinished-client-3.safetensors", (0, 0))
+    for age in range(RUNS_OVER + 5):
+        end(tmp_path, over(f"run{age}"))
+    memory = Keeper(RecordDict(), tmp_path, CPU).load(at(5, run="unfinished"))
+    assert history(memory) == [2]
+
+
+def _begun_at(header: Header) -> Remembered:
+    return Keeper(RecordDict(), None, CPU).load(header)
+
+
+def test_a_server_that_died_in_the_last_round_finds_it_as_it_began(tmp_path: Path):
+    before = replace(over("run1"), round=8)
+    end(tmp_path, before)
+    end(tmp_path, over("run1"))
+    assert [file.name for file in tmp_path.iterdir()] == [f"run1-client-3{OVER}"]
+    again = replace(over("run1"), session="second", heard=before.moment)
+    memory = Keeper(RecordDict(), tmp_path, CPU).load(again)
+    assert history(memory) == [1]
+    assert not memory.lacks(again)

@@ -259,13 +259,17 @@ def test_an_error_of_flowers_own_is_a_straggler(tmp_path: Path) -> None:
 def test_a_round_nobody_answers_changes_nothing(algorithm: str, tmp_path: Path) -> None:
     grid = LocalGrid.of(digits_app(), CLIENTS)
     for node in grid.nodes.values():
-        node.meddle = lambda question, reply: (
-            reply if question.metadata.message_type == "query.hello" else None
-        )
-    settings = {**COMMON, "rounds": 1, "timeout": 0.05, "algorithm": algorithm}
+        node.meddle = silent_in_round_1
+    settings = {**COMMON, "rounds": 2, "timeout": 0.05, "algorithm": algorithm}
     result = serve(grid, tmp_path / "run", **settings)
-    assert result.history["participants"][0] == 0
-    assert result.accuracy is None
+    assert result.history["participants"].tolist() == [0, CLIENTS]
+    assert result.history["accuracy"][0] is None or np.isnan(result.history["accuracy"][0])
+    assert result.accuracy is not None
+
+
+def silent_in_round_1(question: Message, reply: Message) -> Message | None:
+    header = question.content.get("header")
+    return None if header is not None and header["round"] == 1 else reply
 
 
 def exploding(context: Any) -> clove.ClientData:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
 import clove
 
-from .runs import COMMON, simulate
+from .runs import CLIENTS, COMMON, simulate
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +54,35 @@ def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(tmp_path: Path)
     ours = clove.load(tmp_path / "run")
     assert ours._story.records == simulate(**COMMON, algorithm="clove")._story.records
     assert ray_processes() <= before, "nothing is left running"
+
+
+KILLED = """
+import os
+tell = clove.flower._tell
+clove.flower._tell = lambda progress: os._exit(9) if progress.round == 2 else tell(progress)
+run_simulation("""
+
+
+def test_a_simulation_that_was_killed_finds_its_clients_memories(tmp_path: Path) -> None:
+    script = SCRIPT.replace('"clove"}', '"local", "rounds": 4}')
+    before = ray_processes()
+    killed = run_script(script.replace("run_simulation(s", KILLED + "s"), tmp_path)
+    assert killed.returncode == 9
+    assert len(list((tmp_path / "run" / "memories").iterdir())) == CLIENTS
+    done = run_script(script, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "has lost what it kept" not in done.stderr
+    ours = clove.load(tmp_path / "run")
+    assert ours._story.records == simulate(algorithm="local", rounds=4)._story.records
+    until(lambda: ray_processes() <= before)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for what a killed run has left behind to notice, and end."""
+    end = monotonic() + 60
+    while not happened():
+        assert monotonic() < end
+        sleep(0.5)
 
 
 def test_a_run_that_fails_is_a_failure_of_the_app(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from flwr.app import Message, RecordDict
 
 import clove
+from clove.federation.flower.memory import OVER
 
 from .grid import FIRST_NODE, LocalGrid
 from .runs import CLIENTS, COMMON, digits_app, serve, simulate
@@ -81,7 +82,7 @@ def test_a_node_says_where_its_client_remembers(tmp_path: Path) -> None:
     grid = LocalGrid.of(digits_app(), CLIENTS, **{"state-dir": str(tmp_path / "own")})
     serve(grid, tmp_path / "run", **{**COMMON, "rounds": 1})
     names = sorted(path.name.partition("-")[2] for path in (tmp_path / "own").iterdir())
-    assert names == sorted(f"client-{number}.safetensors" for number in range(CLIENTS))
+    assert names == sorted(f"client-{number}{OVER}" for number in range(CLIENTS))
 
 
 def test_runs_do_not_mix_in_a_clients_memory(tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def numbers(context: Context) -> clove.ClientData:
         (clove.flower.client(MLP, broken), {}, "no such table"),
         (clove.flower.client(clove.regression("mlp"), numbers), {}, "its task is regression"),
         (clove.flower.client(clove.classification("cnn"), load_data), {}, "network cnn"),
-        (digits_app(), {"partition-id": 2}, "is client 2 already"),
         (digits_app(), {"partition-id": -7}, "clients are numbered from 0"),
         (digits_app(), {"partition-id": 2**40}, "its partition-id is 1099511627776"),
     ],
@@ -70,6 +69,15 @@ def test_a_node_that_does_not_fit_is_named_and_left_out(app, config, said, tmp_p
     if config.get("partition-id") in (-7, 2**40):
         grid.nodes[99].app = clove.flower.client(MLP, lambda context: digits()[4])
     with pytest.warns(CloveWarning, match=rf"node 99 .*is left out: .*{said}") as warned:
+        result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
+    assert len(warned) == 1, "it is asked once"
+    assert result.history["participants"].tolist() == [4]
+
+
+def test_of_two_nodes_with_one_number_one_is_left_out(tmp_path: Path) -> None:
+    grid = grid_with(digits_app(), **{"partition-id": 2})
+    said = f"node {FIRST_NODE + 2} is left out: node 99 is client 2 already"
+    with pytest.warns(CloveWarning, match=said) as warned:
         result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
     assert len(warned) == 1, "it is asked once"
     assert result.history["participants"].tolist() == [4]
@@ -166,7 +174,7 @@ def test_a_name_brings_the_number_back_on_another_node(tmp_path: Path) -> None:
             moved = True
             leaving = next(one for one in grid.nodes.values() if one.config["name"] == "ward 1")
             del grid.nodes[leaving.id]
-            leaving.id = 12345
+            leaving.id = leaving.info.node_id = 12345
             grid.nodes[leaving.id] = leaving
         return reply
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from flwr.app import RecordDict
 
 from clove.federation import parameters as stacks
 from clove.federation.flower.codec import Misread, payload
+from clove.federation.flower.forms import Form, form_of
 from clove.federation.parameters import Parameters
 from clove.federation.questions import (
     Answer,
@@ -26,7 +28,8 @@ from clove.federation.questions import (
     Trained,
 )
 
-ROOM = 1e6  # how many clients a sum of parameters has room for
+ROOM = 1e6  # how many clients a sum has room for
+NOT_NEGATIVE = ("counts", "variance")  # what parts of summaries with these names cannot be
 SPARE = 1_000_000  # bytes an answer may have beyond two models: losses, summaries
 
 
@@ -43,14 +46,23 @@ def check_size(content: RecordDict, most: int) -> None:
         raise Misread(f"its answer has {size:,} bytes, where {most:,} are the most")
 
 
-def check_answer(
-    question: Question, answer: Answer, template: Parameters | None, rated: bool
-) -> None:
-    """Refuse an answer of one client that is not what was asked for.
+@dataclass(frozen=True)
+class Wanted:
+    """What a client's answer must be like.
 
-    `template` is what a client that trains has to send, as a stack of one, None for nothing;
-    `rated` says whether the task has right and wrong answers.
+    `model` is what it has to send of a model, as a stack of one, None for nothing; `values` names
+    the entries of the network that are no parameters; `rated` says whether the task has right and
+    wrong answers, `summary` what one must look like, where that is known.
     """
+
+    model: Parameters | None
+    values: frozenset[str]
+    rated: bool
+    summary: Form | None = None
+
+
+def check_answer(question: Question, answer: Answer, wanted: Wanted) -> None:
+    """Refuse an answer of one client that is not what was asked for."""
     values = {part.name: getattr(answer, part.name) for part in fields(answer)}
     if isinstance(answer, Summaries):
         values |= answer.values
@@ -60,20 +72,14 @@ def check_answer(
     if isinstance(answer, LossVectors):
         _check_losses(question, answer)
     elif isinstance(answer, Trained):
-        _check_trained(question, answer, template)
+        _check_trained(question, answer, wanted)
     elif isinstance(answer, Recalled):
         if answer.models.shape != (1,) or answer.models[0] < -1:
             raise Misread("its assignment is no model's number")
     elif isinstance(answer, Scores):
-        shapes = [answer.loss.shape, *([] if answer.accuracy is None else [answer.accuracy.shape])]
-        if set(shapes) != {(1,)} or rated != (answer.accuracy is not None):
-            raise Misread("its scores are not a loss and, where the task has one, an accuracy")
-        if answer.accuracy is not None and not 0 <= answer.accuracy[0] <= 1:
-            raise Misread(f"its accuracy is {answer.accuracy[0]}, which is no share")
+        _check_scores(answer, wanted.rated)
     elif isinstance(answer, Summaries):
-        for name, value in answer.values.items():
-            if not np.isfinite(value).all():
-                raise Misread(f"{name} of its summary is not finite")
+        _check_summary(answer, wanted.summary)
 
 
 def number_of_losses(question: Losses) -> int:
@@ -87,9 +93,40 @@ def _check_losses(question: Question, answer: LossVectors) -> None:
     expected = (1, number_of_losses(question))
     if answer.losses.shape != expected:
         raise Misread(f"its loss vector has shape {answer.losses.shape}, not {expected}")
+    # Losses that are not finite are the method's business, which knows whom to leave out.
+    _check_squares("its loss vector", answer.losses[np.isfinite(answer.losses)])
 
 
-def _check_trained(question: Question, answer: Trained, template: Parameters | None) -> None:
+def _check_scores(answer: Scores, rated: bool) -> None:
+    shapes = [answer.loss.shape, *([] if answer.accuracy is None else [answer.accuracy.shape])]
+    if set(shapes) != {(1,)} or rated != (answer.accuracy is not None):
+        raise Misread("its scores are not a loss and, where the task has one, an accuracy")
+    if answer.accuracy is not None and not 0 <= answer.accuracy[0] <= 1:
+        raise Misread(f"its accuracy is {answer.accuracy[0]}, which is no share")
+    _check_squares("its loss", answer.loss)
+
+
+def _check_summary(answer: Summaries, form: Form | None) -> None:
+    """Refuse a summary of another form, or with numbers that would spoil a mean for all."""
+    if form is not None and form_of(answer) != form:
+        raise Misread("its summary has other names, types or shapes than was asked for")
+    for name, value in answer.values.items():
+        _check_squares(f"{name} of its summary", value)
+        if name in NOT_NEGATIVE and value.min(initial=0) < 0:
+            raise Misread(f"{name} of its summary is below nought")
+
+
+def _check_squares(what: str, value: np.ndarray[Any, Any]) -> None:
+    """Refuse numbers that are not finite, or whose squares could not be added up."""
+    if value.dtype.kind != "f" or not value.size:
+        return
+    if not np.isfinite(value).all():
+        raise Misread(f"{what} is not finite")
+    if float(np.abs(value).max()) > float(np.finfo(value.dtype).max) ** 0.5 / ROOM:
+        raise Misread(f"{what} is too large to be compared")
+
+
+def _check_trained(question: Question, answer: Trained, wanted: Wanted) -> None:
     assert isinstance(question, Train | Gradients)
     samples = answer.samples
     if samples.shape != (1,) or not np.isfinite(samples[0]) or samples[0] < 1:
@@ -103,10 +140,14 @@ def _check_trained(question: Question, answer: Trained, template: Parameters | N
     reports = isinstance(question, Train) and question.report_losses
     if reports != (answer.losses is not None and answer.losses.ndim == 2):
         raise Misread("its losses by step are missing, or were not asked for")
-    if (template is None) != (answer.models is None):
+    if answer.losses is not None:
+        _check_squares("a loss of one of its steps", answer.losses)
+    if answer.values != wanted.values:
+        raise Misread("it takes other entries of the network for running statistics")
+    if (wanted.model is None) != (answer.models is None):
         raise Misread("its parameters are missing, or were not asked for")
-    if answer.models is not None and template is not None:
-        check_models(answer.models, template)
+    if answer.models is not None and wanted.model is not None:
+        check_models(answer.models, wanted.model)
         _check_sums(answer.models, samples[0])
 
 

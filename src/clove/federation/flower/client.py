@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from clove.data import ClientData, holdout
 from clove.errors import CloveError
 from clove.federation.engines import find_device
 from clove.federation.flower.codec import Reader, Writer
-from clove.federation.flower.header import Header, read_header, refusal
+from clove.federation.flower.header import Header, read_header, refusal, say_forgotten
 from clove.federation.flower.hello import introduce
 from clove.federation.flower.memory import Keeper
 from clove.federation.flower.parts import CLIENTS, Held, OneOf, Received, Whole
@@ -73,7 +74,7 @@ class Client:
     def _answer(self, kind: type, content: RecordDict, context: Context) -> RecordDict:
         header = read_header(content)
         device = find_device(self.device)
-        keeper = Keeper(context.state, self._folder(context), device)
+        keeper = Keeper(context.state, self._folder(context, header), device)
         memory = keeper.load(header)
         reader = Reader(device, (Whole, Held, OneOf), memory.models)
         question = reader.value(content, kind, {"clients": ALONE})
@@ -87,7 +88,10 @@ class Client:
         with kernels_of(engine.precision, engine.device):
             answer = engine.answer(question)
         keeper.store(replace(memory, now=engine.saved()), header)
-        return Writer().records(answer if len(answer.clients) else None, without=CLIENTS)
+        reply = Writer().records(answer if len(answer.clients) else None, without=CLIENTS)
+        if memory.lacks(header):
+            say_forgotten(reply)
+        return reply
 
     def _data(self, context: Context) -> ClientData:
         data = self.load_data(context)
@@ -108,7 +112,20 @@ class Client:
             numbers=[header.client],
         )
 
-    def _folder(self, context: Context) -> Path | None:
-        """Return where the memory outlives Flower: as the node says, else as the app does."""
-        own = context.node_config.get("state-dir")
-        return self.state_dir if own is None else Path(str(own))
+    def _folder(self, context: Context, header: Header) -> Path | None:
+        """Return where the memory outlives Flower: as the node says, the app, or a simulation."""
+        own = context.node_config.get("state-dir", self.state_dir)
+        if own is None and header.folder and is_simulated():
+            own = header.folder
+        return None if own is None else Path(str(own))
+
+
+def is_simulated() -> bool:
+    """Tell whether this client is one of Flower's simulation, which runs them as actors of Ray.
+
+    Only then may a server say where to write: they are on the same machine.
+    """
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None

@@ -20,6 +20,7 @@ OWN = "own"  # a network that is not of the zoo
 MOST_CLIENTS = 1_000_000
 MOST_SAMPLES = 10**12
 MOST_NUMBERS = 10**8  # of a sample, or of a network's outputs for it
+MOST_CLASSES = 100_000
 LONGEST_NAME = 200
 
 
@@ -107,7 +108,8 @@ def unfit(hello: Hello) -> str | None:
     """Say what no run could take."""
     if hello.number is not None and not 0 <= hello.number < MOST_CLIENTS:
         return f"its partition-id is {hello.number}: clients are numbered from 0"
-    if not (1 <= hello.samples <= MOST_SAMPLES and 1 <= hello.outputs <= MOST_NUMBERS):
+    most = MOST_CLASSES if hello.task == "classification" else MOST_NUMBERS
+    if not (1 <= hello.samples <= MOST_SAMPLES and 1 <= hello.outputs <= most):
         return f"it has {hello.samples} samples, and needs {hello.outputs} outputs"
     if min(hello.inputs, default=1) < 1 or prod(hello.inputs) > MOST_NUMBERS:
         return f"its samples have shape {hello.inputs}"

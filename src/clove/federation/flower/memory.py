@@ -4,13 +4,17 @@ Flower may start a new process for every message. The memory goes into the state
 for the client during a run and, where there is a folder for it, on the disk, so that it outlives
 Flower's own processes. It is kept twice: as it is now, and as it was when the round began. A server
 that was killed begins its round again, and so does the client then.
+
+A memory can be lost: a disk that was wiped, another machine, a folder nobody named. The server says
+when it last heard that the client keeps something; who remembers less begins anew, and says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,8 @@ from clove.federation.parameters import Parameters
 from clove.trees import read_tree, write_tree
 
 PREFIX = "clove-"
+GOING, OVER = ".safetensors", ".over.safetensors"
+RUNS_OVER = 10  # of how many runs that are over a folder holds the memories
 Tree = dict[str, Any]
 
 
@@ -34,13 +40,15 @@ class Remembered:
     run: str
     session: str
     round: int
+    begun: int  # the moment of the first question that it knows of
+    latest: int  # and of the last
     before: Tree | None  # as the round began; None: there was nothing yet
     now: Tree | None
     models: Mapping[str, Parameters]  # what the client received in this round
 
     def at(self, header: Header) -> Remembered:
         """Return the memory that belongs to a question: of its round, and of no other try of it."""
-        if header.run != self.run:
+        if header.run != self.run or self.latest < header.heard:
             return _begun(header, None)
         if header.round < self.round:
             raise CloveError(
@@ -48,16 +56,32 @@ class Remembered:
                 f"{header.round}: the server's run folder is older than the client's memory"
             )
         if header.round > self.round:
-            return _begun(header, self.now)
-        return self if header.session == self.session else _begun(header, self.before)
+            return _begun(header, self.now, self.begun)
+        if header.session != self.session:
+            return _begun(header, self.before, self.begun)
+        return replace(self, latest=header.moment)
+
+    def lacks(self, header: Header) -> bool:
+        """Tell whether the client kept something, by what the server heard, that is not here."""
+        return 0 < header.heard < self.begun
 
 
-def _begun(header: Header, memory: Tree | None) -> Remembered:
+def _begun(header: Header, memory: Tree | None, begun: int | None = None) -> Remembered:
     """Return the memory of a round that begins, with a copy to come back to."""
-    return Remembered(header.run, header.session, header.round, memory, deepcopy(memory), {})
+    now = header.moment
+    return Remembered(
+        run=header.run,
+        session=header.session,
+        round=header.round,
+        begun=now if memory is None or begun is None else begun,
+        latest=now,
+        before=memory,
+        now=deepcopy(memory),
+        models={},
+    )
 
 
-NOTHING = Remembered("", "", 0, None, None, {})
+NOTHING = Remembered("", "", 0, 0, 0, None, None, {})
 
 
 def moved(tree: Any, device: torch.device) -> Any:
@@ -76,18 +100,22 @@ class Keeper:
     def load(self, header: Header) -> Remembered:
         """Return the memory a question is to be answered with."""
         tree = self._from_state()
-        path = self._path(header)
-        if path is not None and path.exists() and tree.get("run") != header.run:
-            tree = {**moved(read_tree(path), self.device), "models": {}}
+        if tree.get("run") != header.run:
+            # One that is over is looked for first: it is the newer where a kill left both.
+            files = [self._path(header, end) for end in (OVER, GOING)]
+            found = [file for file in files if file is not None and file.exists()]
+            tree = {**moved(read_tree(found[0]), self.device), "models": {}} if found else tree
         remembered = Remembered(**tree) if tree else NOTHING
         return remembered.at(header)
 
     def store(self, remembered: Remembered, header: Header) -> None:
         """Keep the memory, on the disk before anything of the question leaves the client."""
         tree = {name: getattr(remembered, name) for name in Remembered.__dataclass_fields__}
-        path = self._path(header)
+        path = self._path(header, OVER if header.last else GOING)
         if path is not None:
             write_tree(path, {**tree, "models": {}}, mode=0o600)  # made of private data
+            if header.last:
+                self._clear_up(header)
         for name, record in Writer().records(tree).items():
             self.state[PREFIX + name] = record
 
@@ -95,7 +123,21 @@ class Keeper:
         own = {n.removeprefix(PREFIX): r for n, r in self.state.items() if n.startswith(PREFIX)}
         return dict(Reader(self.device).value(RecordDict(own), dict[str, Any])) if own else {}
 
-    def _path(self, header: Header) -> Path | None:
+    def _path(self, header: Header, end: str) -> Path | None:
         if self.folder is None:
             return None
-        return self.folder / f"{header.run}-client-{header.client}.safetensors"
+        return self.folder / f"{header.run}-client-{header.client}{end}"
+
+    def _clear_up(self, header: Header) -> None:
+        """Forget what was kept of this run while it went on, and runs that have long been over."""
+        going = self._path(header, GOING)
+        assert going is not None
+        going.unlink(missing_ok=True)
+        ages: dict[str, float] = {}
+        for file in going.parent.glob(f"*{OVER}"):
+            with suppress(FileNotFoundError):  # another client here clears up too
+                run = file.name.partition("-")[0]
+                ages[run] = max(ages.get(run, 0.0), file.stat().st_mtime)
+        for run in sorted(ages, key=ages.__getitem__)[:-RUNS_OVER]:
+            for file in going.parent.glob(f"{run}-*{OVER}"):
+                file.unlink(missing_ok=True)

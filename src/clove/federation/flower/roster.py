@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from flwr.app import RecordDict
@@ -46,6 +48,10 @@ class Roster:
 
     A node that was told its number (`partition-id`) has that one; others get the next that is free,
     and the same again when they come back under their name, or as the same node of Flower's.
+
+    A node whose key was registered under a name (`flwr supernode register --name`) is the only one
+    that can be its client, for as long as the run goes on. Of others Flower cannot tell whether a
+    new key is a stranger's or a restarted node's: another may be their client once they are gone.
     """
 
     grid: Grid
@@ -53,7 +59,9 @@ class Roster:
     terms: Terms | None = None
     members: dict[int, Member] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)  # of all that were ever here, by name
+    bound: dict[str, int] = field(default_factory=dict)  # of nodes that were registered, by key
     _groups: dict[int, int | None] = field(default_factory=dict)
+    _keys: dict[int, str] = field(default_factory=dict)  # of nodes that were registered
     _ignored: set[int] = field(default_factory=set)
     _too_many: dict[int, int] = field(default_factory=dict)  # nodes, by the client they would be
     _missed: dict[str, int] = field(default_factory=dict)  # silent nodes, by greetings sent since
@@ -68,6 +76,11 @@ class Roster:
         found = [self._groups.get(number) for number in range(self.size)]
         return None if None in found or not found else np.array(found)
 
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back who was who before the server was started again."""
+        self.numbers.update(saved.get("numbers", {}))
+        self.bound.update(saved.get("bound", {}))
+
     def wait(self, least: int, patience: float) -> None:
         """Wait until so many clients are there."""
         end = time.monotonic() + patience
@@ -76,15 +89,24 @@ class Roster:
             if len(self.members) >= least:
                 return
             if time.monotonic() > end:
-                raise CloveError(
-                    f"only {len(self.members)} of {least} nodes were there after {patience:g} s: "
-                    "start the others, or set min-nodes"
-                )
+                raise CloveError(self._too_few(least, patience))
             time.sleep(PAUSE)
+
+    def _too_few(self, least: int, patience: float) -> str:
+        there = f"{len(self.members)} of {least} nodes"
+        if self.terms is None:
+            advice = "start the others, or set min-nodes"
+            return f"only {there} were there after {patience:g} s: {advice}"
+        return (
+            f"only {there} fit this run after {patience:g} s: start others, mend those that are "
+            "named above, by what is said of them, or set the run's task and outputs, or min-nodes"
+        )
 
     def refresh(self) -> None:
         """Forget nodes that left, and greet those that came."""
-        online = {int(node) for node in self.grid.get_node_ids()}
+        nodes = list(self.grid.get_nodes())
+        online = {int(node.node_id) for node in nodes}
+        self._keys = {int(one.node_id): _digest(one.public_key) for one in nodes if one.name}
         self.members = {n: one for n, one in self.members.items() if one.node in online}
         self._ignored &= online
         for node in [node for node, number in self._too_many.items() if number not in self.members]:
@@ -98,7 +120,9 @@ class Roster:
         replies += exchange(self.grid, message_type(HELLO), greeting, self.timeout)
         found = [one for one in map(self._heard, replies) if one is not None]
         # Those without a number get theirs last, and in an order that does not depend on time.
-        for node, hello in sorted(found, key=lambda one: (one[1].number is None, _key(*one))):
+        for node, hello in sorted(
+            found, key=lambda one: (one[1].number is None, _key(*one), one[0])
+        ):
             self._admit(node, hello)
 
     def miss(self, number: int) -> None:
@@ -132,6 +156,7 @@ class Roster:
     def _admit(self, node: int, hello: Hello) -> None:
         problem = unfit(hello) or (self.terms.misfit(hello) if self.terms else None)
         number = self._number(node, hello)
+        problem = problem or self._foreign(node, number)
         if problem is None and number in self.members:
             problem = f"node {self.members[number].node} is client {number} already"
             self._too_many[node] = number
@@ -141,6 +166,25 @@ class Roster:
         self.members[number] = Member(number, node, hello)
         self._groups[number] = hello.group
         self.numbers[_key(node, hello)] = number
+        if self.terms is not None:  # else it may yet turn out not to fit
+            self._bind()
+
+    def _bind(self) -> None:
+        for number, member in self.members.items():
+            if member.node in self._keys:
+                self.bound[self._keys[member.node]] = number
+
+    def _foreign(self, node: int, number: int) -> str | None:
+        """Say why a node may not be this client: it is another, or another is."""
+        key = self._keys.get(node, "")
+        if self.bound.get(key, number) != number:
+            return f"it is client {self.bound[key]} of this run, and now says it is client {number}"
+        if key not in self.bound and number in self.bound.values():
+            return (
+                f"client {number} of this run is a node with another key: give this one a number "
+                "of its own, or begin another run"
+            )
+        return None
 
     def _number(self, node: int, hello: Hello) -> int:
         if hello.number is not None:
@@ -153,7 +197,7 @@ class Roster:
         self._ignored.add(node)
         _warn(node, name, problem)
 
-    def settle(self, terms: Callable[[Iterable[Hello]], Terms]) -> Terms:
+    def settle(self, terms: Callable[[Sequence[Hello]], Terms]) -> Terms:
         """Decide by the clients that are there what is expected of all, and leave out misfits."""
         hellos = [self.members[number].hello for number in sorted(self.members)]
         self.terms = terms(hellos)
@@ -162,6 +206,7 @@ class Roster:
             if problem is not None:
                 del self.members[number]
                 self._refuse(member.node, member.hello.name, problem)
+        self._bind()
         return self.terms
 
 
@@ -174,8 +219,12 @@ def _greeting(nodes: Iterable[int]) -> dict[int, RecordDict]:
     return {node: RecordDict() for node in nodes}
 
 
+def _digest(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest()[:32]
+
+
 def _key(node: int, hello: Hello) -> str:
     """Return what a client is known by from one start of the server to the next."""
     if hello.name is not None:
-        return hello.name
+        return f"name {hello.name}"
     return f"node {node}" if hello.number is None else f"number {hello.number}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -13,12 +14,13 @@ from flwr.app import RecordDict
 
 from clove.errors import CloveError, CloveWarning
 from clove.federation import parameters as stacks
-from clove.federation.flower.checks import check_answer, check_size, most_bytes
+from clove.federation.flower.checks import Wanted, check_answer, check_size, most_bytes
 from clove.federation.flower.client import message_type
 from clove.federation.flower.codec import Misread, Reader, payload
 from clove.federation.flower.collected import Collected
 from clove.federation.flower.exchange import Reply, exchange
-from clove.federation.flower.header import Header, reason_of
+from clove.federation.flower.forms import Form, expected_form
+from clove.federation.flower.header import Header, reason_of, says_forgotten
 from clove.federation.flower.letters import Letters
 from clove.federation.flower.parts import for_clients
 from clove.federation.flower.roster import Roster
@@ -34,19 +36,24 @@ from clove.federation.questions import (
     Question,
     Recall,
     Recalled,
+    Summary,
     Train,
     Trained,
 )
+from clove.federation.summaries import Summariser
 from clove.federation.wire import Ledger, Stacks
 from clove.tasks import Task, initial_parameters
+
+EMPTY_ROUNDS = 3  # in a row, that nobody takes part in, until a run gives up
 
 
 @dataclass
 class FlowerFederation:
     """Clients on a network that answer a server's questions.
 
-    It keeps nothing of the clients but who they are and the model each was last told to train,
-    which it need not ask them for.
+    It keeps nothing of the clients but who they are, the model each was last told to train, which
+    it need not ask them for, and when it last heard that a client keeps something. `wait` is how
+    long it waits for a node where there is none, `folder` where simulated clients remember.
     """
 
     roster: Roster
@@ -56,6 +63,9 @@ class FlowerFederation:
     timeout: float
     inputs: tuple[int, ...]
     outputs: int
+    rounds: int
+    wait: float
+    folder: str = ""
     run: str = field(default_factory=lambda: uuid4().hex)
     session: str = field(default_factory=lambda: uuid4().hex)
 
@@ -66,11 +76,17 @@ class FlowerFederation:
         self.dtype = dtype_of(self.precision)
         self.ledger = Ledger()
         self.round = self._asked = 0
+        self._reached = False  # whether anybody who is there was asked in this round
         self.told = np.zeros(0, dtype=np.int64)  # the model each client trained last, -1: none
+        self.heard = np.zeros(0, dtype=np.int64)  # when it was last known to keep something, 0: not
+        self.empty = 0  # rounds that nobody took part in, since somebody did
         self._stacks = Stacks()
+        self._forms: dict[Summariser, Form | None] = {}
         self._template = stacks.move(
             stacks.repeat(initial_parameters(self.task, 0), 1), self.device, self.dtype
         )
+        parameters = self.task.build().named_parameters()
+        self._values = frozenset(self._template) - {n for n, p in parameters if p.requires_grad}
         self._make_room()
 
     @property
@@ -84,16 +100,31 @@ class FlowerFederation:
         return self.roster.groups()
 
     def begin_round(self, number: int) -> None:
-        """Begin a round: see who is there."""
-        self.round, self._asked = number, 0
+        """Begin a round: see who is there, and wait for somebody where nobody is."""
+        self.round, self._asked, self._reached = number, 0, False
         self.ledger.begin_round()
         self._stacks = Stacks()
-        self.roster.refresh()
+        self.roster.wait(1, self.wait)
         self._make_room()
+
+    def end_round(self, participants: int) -> None:
+        """Give up where nobody takes part any more: such rounds would only look like a run.
+
+        Of few participants, all may be away by chance: then others may have a turn first.
+        """
+        self.empty = 0 if participants else self.empty + 1
+        if self.empty >= (min(EMPTY_ROUNDS, self.rounds) if self._reached else self.rounds):
+            raise CloveError(
+                f"nobody took part in round {self.round}"
+                + (f", nor in the {self.empty - 1} before it" if self.empty > 1 else "")
+                + ": mend the nodes, by what is said above of them, and start the run again; it "
+                "goes on with this round"
+            )
 
     def _make_room(self) -> None:
         new = max(0, self.roster.size - len(self.told))
         self.told = np.concatenate([self.told, np.full(new, -1, dtype=np.int64)])
+        self.heard = np.concatenate([self.heard, np.zeros(new, dtype=np.int64)])
 
     # ------------------------------------------------------------------------------- answering
 
@@ -143,6 +174,7 @@ class FlowerFederation:
                 continue
             place_of[member.node] = place
             contents[member.node] = letters.write(place, self._header(member.number))
+        self._reached |= bool(contents)
         down = sum(map(payload, contents.values()))
         up = 0
         kind = message_type(type(question).__name__.lower())
@@ -168,7 +200,23 @@ class FlowerFederation:
             seed=self.seed,
             precision=self.precision,
             outputs=self.outputs,
+            rounds=self.rounds,
+            heard=int(self.heard[client]),
+            folder=self.folder,
         )
+
+    def _note_memory(self, question: Question, client: int, content: RecordDict) -> None:
+        """Note that a client keeps something now, or that it has lost what it kept."""
+        if says_forgotten(content):
+            self.heard[client] = 0
+            _warn(
+                f"round {self.round}: {self._who(client)} has lost what it kept of this run, its "
+                "assignments or a model of its own, and begins anew (is its state-dir still there?)"
+            )
+        if isinstance(question, Train | Gradients) and (
+            question.assigns or getattr(question, "keep", None) is not None
+        ):
+            self.heard[client] = self._header(client).moment
 
     def _read(self, question: Question, place: int, reply: Reply) -> tuple[Answer | None, int]:
         """Return a client's answer and its size, or set the client aside for this question."""
@@ -184,10 +232,12 @@ class FlowerFederation:
             answer = Reader().value(reply.content, kind, {"clients": client})
             if answer is None and isinstance(question, Train | Gradients):
                 raise Misread("its training diverged (try a smaller learning rate)")
-            if answer is None:  # it has no model to measure yet
-                return None, 0
-            check_answer(question, answer, self._wanted(question), self.task.correct is not None)
-            self._check_known(int(client[0]), answer)
+            if answer is None and not isinstance(getattr(question, "models", None), Kept):
+                raise Misread("its answer is empty")
+            if answer is not None:  # else it has no model of its own yet
+                check_answer(question, answer, self._wanted(question))
+                self._check_known(int(client[0]), answer)
+            self._note_memory(question, int(client[0]), reply.content)
             return answer, payload(reply.content)
         except CloveError as error:
             self._set_aside(int(client[0]), question, str(error))
@@ -204,16 +254,25 @@ class FlowerFederation:
         if isinstance(answer, Recalled) and answer.models[0] > self.told.max(initial=-1):
             raise Misread(f"it remembers model {answer.models[0]}, which nobody was given")
 
-    def _wanted(self, question: Question) -> Parameters | None:
-        """Return what of a model a client has to send, None for nothing."""
+    def _wanted(self, question: Question) -> Wanted:
+        """Return what an answer must be like."""
         part = question.sent_part if isinstance(question, Train) else "all"
-        if part is None:
-            return None
-        names = part_names(part, list(self._template), self._head)
-        return {name: self._template[name] for name in names}
+        names = [] if part is None else part_names(part, list(self._template), lambda: self._head)
+        model = None if part is None else {name: self._template[name] for name in names}
+        form = self._form(question) if isinstance(question, Summary) else None
+        return Wanted(model, self._values, self.task.correct is not None, form)
 
+    def _form(self, question: Summary) -> Form | None:
+        """Return what a summary must look like; it is found out once."""
+        if question.of not in self._forms:
+            self._forms[question.of] = expected_form(
+                question, self.task, self._template, self.inputs, self.outputs, self.precision
+            )
+        return self._forms[question.of]
+
+    @cached_property
     def _head(self) -> str:
-        """Return the name of the network's head, found with a sample of noughts."""
+        """The name of the network's head, found with a sample of noughts."""
         network, features = self.task.build(), torch.zeros(1, *self.inputs)
         try:
             return find_head(network, features, self.task.head)
@@ -222,13 +281,12 @@ class FlowerFederation:
 
     def _set_aside(self, client: int, question: Question, problem: str) -> None:
         self._stacks.forget(client)
+        kind = type(question).__name__
+        _warn(f"round {self.round}: {self._who(client)} is set aside in {kind}: {problem}")
+
+    def _who(self, client: int) -> str:
         member = self.roster.members.get(client)
-        who = f"client {client}" if member is None else f"{member.who}, node {member.node},"
-        warnings.warn(
-            f"round {self.round}: {who} is set aside in {type(question).__name__}: {problem}",
-            CloveWarning,
-            stacklevel=2,
-        )
+        return f"client {client}" if member is None else f"{member.who}, node {member.node},"
 
     # ------------------------------------------------------------------------------------ disk
 
@@ -238,10 +296,23 @@ class FlowerFederation:
 
     def saved(self) -> dict[str, Any]:
         """Return what must survive a restart of the server."""
-        return {"run": self.run, "told": self.told, "numbers": self.roster.numbers, "kept": {}}
+        return {
+            "run": self.run,
+            "told": self.told,
+            "heard": self.heard,
+            "empty": self.empty,
+            "numbers": self.roster.numbers,
+            "bound": self.roster.bound,
+            "kept": {},
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take back what `saved` returned."""
-        self.run, self.told = saved["run"], saved["told"]
-        self.roster.numbers.update(saved["numbers"])
+        self.run, self.told, self.heard = saved["run"], saved["told"], saved["heard"]
+        self.empty = saved["empty"]
+        self.roster.restore(saved)
         self._make_room()
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CloveWarning, stacklevel=3)
