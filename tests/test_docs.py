@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
@@ -38,6 +40,7 @@ def file_name(text: str) -> str | None:
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Run in a folder of one's own, and forget methods and modules that a document adds."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
     methods, modules = set(ALGORITHMS), set(sys.modules)
     yield tmp_path
     for name in set(ALGORITHMS) - methods:
@@ -79,8 +82,23 @@ def type_in(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert program == "clove"
     if "--ray" in words and find_spec("ray") is None:
         return
+    if words[0] == "watch":
+        look_at(words)
+        return
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, f"{line}\n{outcome.output}"
+
+
+def look_at(words: list[str]) -> None:
+    """Start what stays until Ctrl-C, look at what it shows, and press Ctrl-C."""
+    command = [sys.executable, "-m", "clove.cli", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1]
+        with urlopen(address) as page:
+            assert b"<title>" in page.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
 
 
 def install_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,12 +114,20 @@ WALLS = {
     "algorithms": {
         *("numpy", "scipy", "sklearn", "torch", "clove.clustering", "clove.federation", *COMMON),
     },
-    "report": {"numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"},
+    "report": {
+        *("numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"),
+        # For the page, which reads run folders by itself.
+        *("jinja2", "markupsafe", "safetensors", "clove.errors", "clove.folders"),
+        *("clove.clustering", "clove.extras"),
+        *("starlette", "sse_starlette", "uvicorn", "watchfiles"),  # where they are installed
+    },
     # Flower is called by its commands; the last two only where it is installed.
     "deployment": {"clove.errors", "clove.extras", "clove.folders", "cryptography", "flwr"},
     # The last of the rooms: it knows all before it, but nobody on a network.
     "paper": {
         *("numpy", "pandas", "torch", "matplotlib", "rich", "clove.errors", "clove.folders"),
+        # For section 4, which is checked without an engine.
+        *("scipy", "sklearn", "threadpoolctl", "clove.clustering", "clove.seeds"),
         *("clove.data", "clove.tasks", "clove.federation", "clove.algorithms"),
         *("clove.runs", "clove.report"),
     },

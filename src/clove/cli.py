@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from clove import data_cli, flower_cli, paper_cli
+from clove import data_cli, flower_cli, page_cli, paper_cli
 from clove.errors import CloveError
 from clove.terminal import err, given_once, note, out, pair, plain_words, roomy
 
@@ -102,6 +102,9 @@ def run(
     data_dir: DataDir = None,
     clients: OwnClients = None,
     out_folder: Annotated[Path | None, typer.Option("--out", help="Folder for the run.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the run's page in the browser as it goes.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     set_: Set = None,
@@ -119,7 +122,7 @@ def run(
         home = out_folder or free_folder(
             f"{chosen.dataset}-{chosen.mixing}-{chosen.algorithm}-seed{chosen.seed}"
         )
-        with resumable(home):
+        with resumable(home), page_cli.watched(home) if watch else nullcontext():
             result = run_settings(chosen, gathered, home, live.watch(chosen.algorithm, chosen.seed))
     _show(result.summary(), home, as_json)
 
@@ -272,6 +275,10 @@ def bench(
         print(json.dumps({"engines": rows}))
         return
     _show_times(rows, f"{model}, {clients} clients × {points}, K = {models}: a round of CLoVE")
+
+
+app.command()(page_cli.report)
+app.command()(page_cli.watch)
 
 
 # ---------------------------------------------------------------------------------- arguments

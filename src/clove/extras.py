@@ -1,4 +1,4 @@
-"""Flower, found and kept quiet: to be called before anything of `flwr` is imported."""
+"""Optional packages, found before they are imported, and kept quiet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ QUIET = {
 """What keeps Flower and Ray from reporting home, looking for updates and installing packages."""
 
 
+def require(what: str, extra: str, *packages: str) -> None:
+    """Refuse to go on without packages of an extra, in a line that says how to install it."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise CloveError(f"{what} needs {missing[0]}: pip install 'clove-fl[{extra}]'")
+
+
 def require_flower() -> None:
     """Set Flower to be quiet, unless the user said otherwise; or say how to install it."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    if find_spec("flwr") is None:
-        raise CloveError("a federation on Flower needs flwr: pip install 'clove-fl[flower]'")
+    require("a federation on Flower", "flower", "flwr")

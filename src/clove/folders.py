@@ -13,6 +13,14 @@ from clove.errors import CloveError
 
 PART = ".part"
 
+# The files of a run's folder.
+SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
+CHECKPOINT, SUMMARY, PICTURE = "checkpoint.safetensors", "summary.json", "picture.png"
+CLIENTS, DATA, LOSS_VECTORS = "clients.csv", "data.json", "loss_vectors"
+COMPARISON = "comparison.json"  # what makes a folder of runs a comparison
+TABLE = "table.csv"  # and what it has when it has come to its end
+ERRORS = "error.txt"  # in a method's folder of a comparison, where it failed
+
 
 def cache_folder() -> Path:
     """Return clove's cache folder: $CLOVE_CACHE, or `clove` in the user's cache folder."""

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from clove.report.live import Live, news
+from clove.report.live import Live, news, strip
 
 REASON = "the network cannot be stacked: [batch, classes] was expected"
 RECORD: dict[str, Any] = {
@@ -18,6 +20,7 @@ RECORD: dict[str, Any] = {
     "ari": 1.0,
     "clusters": 5,
     "stable": True,
+    "assignment": [0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, -1],
 }
 
 
@@ -26,6 +29,7 @@ def progress(round_: int) -> Any:
     return SimpleNamespace(
         round=round_,
         records=[RECORD] * round_,
+        timings=[{"seconds": 0.25}] * round_,
         choice=SimpleNamespace(engine="vectorized", reason=REASON),
         settings=SimpleNamespace(device="cpu", rounds=20),
     )
@@ -83,3 +87,28 @@ def test_the_news_of_a_round(changed: dict[str, Any], words: str) -> None:
 def test_a_method_without_groups_has_less_to_tell() -> None:
     record = {name: value for name, value in RECORD.items() if name != "clusters"}
     assert news({**record, "ari": None}) == "accuracy 50.0 %"
+
+
+def test_the_round_time_and_the_sizes_of_clusters_stand_below_the_bars() -> None:
+    text = shown(terminal=True)
+    assert "250 ms a round" in text
+    assert strip(RECORD).plain.split() == ["6", "2", "1", "1", "1"]
+    assert len("250 ms a round  ") + len(strip(RECORD)) <= 80
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {**RECORD, "clusters": 30, "assignment": list(range(30))},
+        {name: value for name, value in RECORD.items() if name != "clusters"},
+    ],
+)
+def test_there_is_no_strip_of_very_many_clusters_or_of_none(record: dict[str, Any]) -> None:
+    assert strip(record).plain == ""
+
+
+@given(st.lists(st.integers(0, 15), min_size=1, max_size=200))
+def test_every_cluster_has_room_for_its_size_in_the_strip(assignment: list[int]) -> None:
+    found = strip({"clusters": 1, "assignment": assignment})
+    assert sum(map(int, found.plain.split())) == len(assignment)
+    assert len(found) <= 48 + 16 * 5

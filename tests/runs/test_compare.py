@@ -409,3 +409,11 @@ def test_a_damaged_comparison_is_named(tmp_path: Path) -> None:
     (tmp_path / "c" / "comparison.json").write_text("{")
     with pytest.raises(CloveError, match=r"comparison\.json is damaged"):
         resume_comparison(tmp_path / "c")
+
+
+def test_a_comparison_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+    comparison = clove.compare("clove,fedavg", out=tmp_path / "compared", **TINY)
+    shown = comparison._repr_html_()
+    assert "<td>fedavg</td>" in shown
+    assert "<strong>" in shown.split("<tbody>")[1], "the best is bold"
+    assert 'src="data:image/png;base64,' in shown

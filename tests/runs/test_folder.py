@@ -27,7 +27,7 @@ from tests.runs.small import QUICK, TINY, records
 def test_a_finished_folder_holds_all_there_is_to_know(run_folder: Path) -> None:
     assert {path.name for path in run_folder.iterdir()} == {
         *("settings.toml", "metrics.jsonl", "timings.jsonl", "checkpoint.safetensors"),
-        *("loss_vectors", "models", "clients.csv", "summary.json", "picture.png"),
+        *("loss_vectors", "models", "clients.csv", "data.json", "summary.json", "picture.png"),
     }
 
 

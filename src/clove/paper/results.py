@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from clove.errors import CloveError
-from clove.folders import plain_errors, write_atomically
+from clove.folders import METRICS, TIMINGS, plain_errors, write_atomically
 from clove.paper.experiment import MACHINE, Cell
 from clove.runs.api import run_folder_settings
-from clove.runs.folder import METRICS, TIMINGS, RunFolder
+from clove.runs.folder import RunFolder
 from clove.runs.story import first_round_reaching, stability_round
 
 RUNS, ROUNDS, HEAT_MAPS = "runs.csv", "rounds.csv", "heat_maps.csv"

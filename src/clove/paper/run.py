@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clove.errors import CloveError
-from clove.folders import plain_errors, write_atomically
+from clove.folders import CHECKPOINT, plain_errors, write_atomically
 from clove.paper.experiment import Cell, Experiment, rules, selected
 from clove.paper.heat_maps import heat_map
 from clove.paper.results import Recorded, Results, record
 from clove.runs.api import go_on, run_settings_together
 from clove.runs.build import gather_clients
 from clove.runs.cluster import joined
-from clove.runs.folder import CHECKPOINT, RunFolder
+from clove.runs.folder import RunFolder
 from clove.runs.settings import Settings, from_names
 from clove.runs.spread import Run, spread
 

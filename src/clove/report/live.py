@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,6 +16,13 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+from clove.report.numbers import duration
+from clove.report.style import colour
+
+STRIP = 48  # columns for the sizes of all clusters
+MOST_CLUSTERS = 16  # that have room in it
 
 
 class Engines:
@@ -32,12 +40,24 @@ class Engines:
             self._console.print(words, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
+class _Bars(Progress):
+    """Bars, and below them what there is to say of the last round."""
+
+    below: RenderableType = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return the bars and the line below."""
+        yield from super().get_renderables()
+        if self.below:
+            yield self.below
+
+
 class Live:
-    """One bar a run: rounds done, accuracy, ARI, groups, time left."""
+    """One bar a run: rounds done, accuracy, ARI, groups, time left; round time, cluster sizes."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._bars: dict[tuple[str, int], TaskID] = {}
-        self._progress = Progress(
+        self._progress = _Bars(
             TextColumn("[bold]{task.description:<14}"),
             BarColumn(bar_width=10),  # so that a line fits in 80 columns
             MofNCompleteColumn(),
@@ -71,7 +91,11 @@ class Live:
         bar = self._bars.get((algorithm, seed))
         if bar is None:
             bar = self._begin(algorithm, seed, run)
-        self._progress.update(bar, completed=run.round, news=news(run.records[-1]))
+        last = run.records[-1]
+        self._progress.below = Text("  ").join(
+            [Text(f"{duration(run.timings[-1]['seconds'])} a round", style="dim"), strip(last)]
+        )
+        self._progress.update(bar, completed=run.round, news=news(last))
 
     def _begin(self, algorithm: str, seed: int, run: Any) -> TaskID:
         self._engines.tell(run)
@@ -96,3 +120,27 @@ def news(record: dict[str, Any]) -> str:
     if "clusters" in record:
         words.append(f"{record['clusters']} groups" + (", stable" if record["stable"] else ""))
     return "  ".join(words)
+
+
+def strip(record: dict[str, Any]) -> Text:
+    """Return the sizes of the clusters as a strip: each has its number, colour and share of it.
+
+    >>> strip({"clusters": 2, "assignment": [0, 0, 0, 1, -1]}).plain.split()
+    ['3', '1']
+    """
+    sizes = Counter(model for model in record.get("assignment", ()) if model >= 0)
+    if "clusters" not in record or len(sizes) > MOST_CLUSTERS:
+        return Text()
+    line = Text()
+    for model, width in zip(sorted(sizes), _shares([sizes[m] for m in sorted(sizes)]), strict=True):
+        line.append(f"{sizes[model]:^{width}}", style=f"bold white on {colour(model)}")
+    return line
+
+
+def _shares(sizes: Sequence[int]) -> list[int]:
+    """Return columns for each size: as much of the strip as it is of all, and room for its number.
+
+    >>> _shares([30, 10])
+    [36, 12]
+    """
+    return [max(round(STRIP * size / sum(sizes)), len(str(size)) + 2) for size in sizes]

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import matplotlib as mpl
-from cycler import cycler
-
 # Okabe and Ito's palette, which stays distinct for colour-blind readers; then Tol's muted colours.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
@@ -21,6 +18,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 @contextmanager
 def print_style() -> Iterator[None]:
     """Draw in the house style, for a while."""
+    import matplotlib as mpl  # pages take their colours from here, and need no matplotlib
+    from cycler import cycler
+
     settings: dict[Any, Any] = {
         "font.size": 10,
         "axes.spines.top": False,

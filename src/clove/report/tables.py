@@ -14,6 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from clove.report.numbers import megabytes
+
 Summary = Mapping[str, Any]
 Failure = Mapping[str, Any]  # algorithm, seed, error
 Cells = list[list[tuple[str, bool]]]  # rows of (text, is best)
@@ -46,18 +48,6 @@ class Column:
     show: Callable[[float], str]
     better: int = 0  # 1: more is better, -1: less is better, 0: neither
     spread: bool = True  # whether ± std is shown
-
-
-def megabytes(value: float) -> str:
-    """Show bytes in the unit a reader can compare at a glance.
-
-    >>> megabytes(24_052_000)
-    '24.1 MB'
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B"
 
 
 def rounds(value: float) -> str:

@@ -12,10 +12,11 @@ from clove.errors import CloveError
 from clove.federation import Scores
 from clove.federation.parameters import move
 from clove.federation.together import can_join
+from clove.folders import METRICS, SETTINGS, TIMINGS
 from clove.runs.build import Clients, Prepared, gather_clients, prepare, threads_restored
-from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
+from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Watcher, begin, run_rounds
-from clove.runs.made import settings_text
+from clove.runs.made import data_text, new_folder
 from clove.runs.result import Result, finish
 from clove.runs.settings import Settings, for_own_clients, from_names, read_run_settings
 from clove.runs.story import read_story, told
@@ -99,7 +100,7 @@ def run_settings_together(
         if not one_shape(prepared):
             return [run_settings(*one) for one in runs]
         going = [
-            (begin(one), None if out is None else RunFolder.create(out, settings_text(one)), watch)
+            (begin(one), None if out is None else new_folder(out, one), watch)
             for one, (_, _, out, watch) in zip(prepared, runs, strict=True)
         ]
         run_rounds(going)
@@ -149,7 +150,7 @@ def go_on_with(prepared: Prepared, folder: RunFolder, watch: Watcher | None = No
 
 def start(prepared: Prepared, out: str | Path | None, watch: Watcher | None = None) -> Result:
     """Run from the beginning, with a federation that is there."""
-    folder = None if out is None else RunFolder.create(out, settings_text(prepared))
+    folder = None if out is None else new_folder(out, prepared)
     return _to_the_end(begin(prepared), folder, watch)
 
 
@@ -187,6 +188,7 @@ def restored(folder: RunFolder, clients: Clients) -> Progress:
 def _at_checkpoint(folder: RunFolder, prepared: Prepared) -> Progress:
     progress = _saved_progress(folder, prepared)
     folder.cut_back(progress.round)
+    folder.add_data(data_text(prepared.clients))  # a kill may have come before
     return progress
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clove.folders import half_written, plain_errors, write_atomically
-from clove.runs.folder import CHECKPOINT, SETTINGS, SUMMARY
+from clove.folders import (
+    CHECKPOINT,
+    SETTINGS,
+    SUMMARY,
+    half_written,
+    plain_errors,
+    write_atomically,
+)
 
 Files = dict[str, bytes]  # by their path inside the folder
 

@@ -15,11 +15,11 @@ from clove.algorithms import find_algorithm, known_algorithms
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
 from clove.federation.engines import find_device
-from clove.folders import is_empty, plain_errors, write_atomically
+from clove.folders import COMPARISON, ERRORS, is_empty, plain_errors, write_atomically
 from clove.runs.api import go_on, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients, simulated_algorithm
 from clove.runs.cluster import joined
-from clove.runs.compared import ERRORS, Comparison, home
+from clove.runs.compared import Comparison, home
 from clove.runs.folder import RunFolder, read_json
 from clove.runs.loop import Standing, plain
 from clove.runs.settings import (
@@ -33,7 +33,6 @@ from clove.runs.settings import (
 from clove.runs.spread import Run, spread
 from clove.tasks import Task
 
-COMPARISON = "comparison.json"
 ALL = "all"  # stands for every method that applies
 CompareWatcher = Callable[[str, int, Standing], None]
 

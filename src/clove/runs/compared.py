@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from clove.algorithms import find_algorithm
-from clove.folders import plain_errors, write_atomically
+from clove.folders import ERRORS, PICTURE, TABLE, plain_errors, write_atomically
 from clove.report.tables import (
     as_latex,
     as_markdown,
     as_rich,
     as_text,
+    cells,
     figures,
     runs_table,
 )
-from clove.runs.folder import PICTURE
 from clove.runs.settings import data_title
 from clove.runs.story import Story, read_story
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from clove.report.figures import Embedding
 
-ERRORS = "error.txt"  # in a method's folder, where it failed
 VECTOR_PICTURE = "picture.pdf"
 
 
@@ -72,6 +71,12 @@ class Comparison:
     def __str__(self) -> str:
         return as_text(self.table, self.title)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the table, and the picture."""
+        from clove.report.notebook import card  # drawing is loaded when it is needed
+
+        return card(self.title, *cells(self.table), self.plot())
+
     def latex(self) -> str:
         """Return the table for a paper; it needs the package booktabs."""
         return as_latex(self.table)
@@ -89,13 +94,19 @@ class Comparison:
         curves = [Curves(name, [one.records for one in mine]) for name, mine in stories.items()]
         return draw(curves, _embedding(stories), self._caption(stories))
 
+    def report(self, path: str | Path) -> Path:
+        """Write the comparison's page: one HTML file that opens from disk, without a network."""
+        from clove.report.page.render import write_report  # pages are loaded when they are needed
+
+        return write_report([self.folder], path)
+
     def write(self) -> None:
         """Write tables and figure into the folder."""
         texts = {
             "table.txt": str(self),
             "table.md": as_markdown(self.table),
             "table.tex": self.latex(),
-            "table.csv": self.table.to_csv(index=False),
+            TABLE: self.table.to_csv(index=False),
             "runs.csv": self.runs.to_csv(index=False),
         }
         with plain_errors(self.folder):

@@ -20,15 +20,24 @@ from safetensors.torch import save
 from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters
 from clove.federation.parameters import count, one
-from clove.folders import half_written, is_empty, plain_errors, write_atomically
+from clove.folders import (
+    CHECKPOINT,
+    CLIENTS,
+    DATA,
+    LOSS_VECTORS,
+    METRICS,
+    SETTINGS,
+    SUMMARY,
+    TIMINGS,
+    half_written,
+    is_empty,
+    plain_errors,
+    write_atomically,
+)
 from clove.trees import read_tree, write_tree
 
 if TYPE_CHECKING:
     from clove.runs.loop import Progress
-
-SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
-CHECKPOINT, SUMMARY, PICTURE = "checkpoint.safetensors", "summary.json", "picture.png"
-CLIENTS = "clients.csv"
 
 
 class RunFolder:
@@ -38,8 +47,11 @@ class RunFolder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: str | Path, settings: str) -> RunFolder:
-        """Make a folder for a new run; refuse one that holds something already."""
+    def create(cls, path: str | Path, settings: str, data: str | None = None) -> RunFolder:
+        """Make a folder for a new run; refuse one that holds something already.
+
+        `data` is what the run's pages may tell of the clients' data, where they are known.
+        """
         folder = cls(path)
         with plain_errors(folder.path):
             if folder.path.exists() and not folder.path.is_dir():
@@ -54,6 +66,7 @@ class RunFolder:
             folder.path.mkdir(parents=True, exist_ok=True)
             sweep(folder.path)
             write_atomically(folder.path / SETTINGS, settings.encode())
+        folder.add_data(data)
         return folder
 
     @classmethod
@@ -77,6 +90,12 @@ class RunFolder:
         return (self.path / SUMMARY).is_file()
 
     # --------------------------------------------------------------------------------- writing
+
+    def add_data(self, data: str | None) -> None:
+        """Write what is known of the clients' data, unless it is there."""
+        if data is not None and not (self.path / DATA).exists():
+            with plain_errors(self.path):
+                write_atomically(self.path / DATA, data.encode())
 
     def add_round(self, progress: Progress) -> None:
         """Write the round just done: its line, its loss vectors, and last a checkpoint, if due."""
@@ -138,7 +157,7 @@ class RunFolder:
         write_atomically(self._loss_file(number), buffer.getvalue())
 
     def _loss_file(self, number: int) -> Path:
-        return self.path / "loss_vectors" / f"round-{number:05d}.npz"
+        return self.path / LOSS_VECTORS / f"round-{number:05d}.npz"
 
     # --------------------------------------------------------------------------------- reading
 

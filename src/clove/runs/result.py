@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,10 @@ from clove.errors import CloveError
 from clove.federation import LossVectors, Sequential
 from clove.federation.parameters import count, move, one
 from clove.federation.precision import dtype_of
-from clove.folders import plain_errors
-from clove.runs.folder import PICTURE, RunFolder
+from clove.folders import PICTURE, plain_errors
+from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record, drive
-from clove.runs.made import settings_text
+from clove.runs.made import new_folder
 from clove.runs.settings import Settings, data_title
 from clove.runs.story import Story, summarise
 from clove.tasks import Task
@@ -63,6 +64,18 @@ class Result:
         return (
             f"<{settings.algorithm} on {settings.dataset}, {settings.mixing}: "
             f"{', '.join(words)} after {self._story.round} rounds{where}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the figures in a table, and the picture."""
+        from clove.report.notebook import card  # drawing is loaded when it is needed
+        from clove.report.tables import cells, figures
+
+        title = f"{self._story.clients} clients, {self._story.round} rounds"
+        return card(
+            f"{data_title(self.settings.dataset, self.settings.mixing)}: {title}",
+            *cells(figures([self.summary()])),
+            self.plot(),
         )
 
     # --------------------------------------------------------------------------------- figures
@@ -130,6 +143,16 @@ class Result:
         curves = [Curves(settings.algorithm, [self._story.records])]
         return draw(curves, self._story.embedding(), title)
 
+    def report(self, path: str | Path) -> Path:
+        """Write the run's page: one HTML file that opens from disk, without a network."""
+        from clove.report.page.render import write_report  # pages are loaded when they are needed
+
+        if self.folder is not None:
+            return write_report([self.folder], path)
+        with TemporaryDirectory() as folder:
+            written = Result(self._story, progress=self._progress).save(Path(folder) / "run")
+            return write_report([written], path)
+
     def _figure(self, name: str) -> float | None:
         value: float | None = self._story.records[-1][name]
         return value
@@ -178,7 +201,7 @@ class Result:
                 raise CloveError(f"{path} exists already: choose another folder")
             with plain_errors(Path(path)):
                 return Path(shutil.copytree(self.folder, path))
-        folder = RunFolder.create(path, settings_text(self._progress.prepared))
+        folder = new_folder(path, self._progress.prepared)
         folder.write_all(self._progress)
         self._folder = folder
         finish(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -320,3 +321,53 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     # Of JSON's strings, TOML reads all but a bare DEL and pairs of surrogates.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# ---------------------------------------------------------------------------------------- command
+
+
+def command(settings: Settings) -> str | None:
+    """Return the command that makes such a run: what differs from the defaults, but the machine's.
+
+    None where no command does: clients or a network handed over in Python, clients elsewhere.
+
+    >>> command(from_names(algorithm="ifca", rounds=20, learning_rate=0.01))
+    'clove run --dataset digits --mixing label-skew-1 --algorithm ifca --rounds 20 --seed 0 \
+--set learning_rate=0.01'
+    """
+    own = settings.dataset == OWN_CLIENTS
+    handed_over = settings.model == OWN_NETWORK or (own and settings.clients is None)
+    if handed_over or settings.engine == "flower":
+        return None
+    whose = ("clients",) if own else ("dataset", "mixing")
+    words = ["clove", "run"]
+    for name in (*whose, "algorithm", "rounds", "seed", "data_dir"):
+        if getattr(settings, name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(getattr(settings, name))]
+    for name, value in _unusual(settings).items():
+        words += ["--set", f"{name}={_one_word(value)}"]
+    return shlex.join(words)
+
+
+def _unusual(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not as they would be by default."""
+    usual = Settings(**DATA_DEFAULTS.get(settings.dataset, {}))
+    names = ("task", "model", "loss", "evaluate_every", *SECTIONS["training"])
+    general = {n: getattr(settings, n) for n in (*names, *SECTIONS["federation"])}
+    found = {name: value for name, value in general.items() if value != getattr(usual, name)}
+    options = {n: default for n, (_, default) in algorithm_options(settings.algorithm).items()}
+    defaults = {**data_options(settings.dataset, settings.mixing), **options}
+    given = {**defaults, **settings.data, **settings.options}  # in the order of the defaults
+    # Compared as they are written: a default may be a tuple, and a file has only lists.
+    return found | {n: v for n, v in given.items() if _toml(v) != _toml(defaults.get(n))}
+
+
+def _one_word(value: Any) -> str:
+    """Write a value as --set reads it: text without quotes, unless it would be read as another."""
+    if not isinstance(value, str):
+        return _toml(value)
+    try:
+        tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return value
+    return _toml(value)

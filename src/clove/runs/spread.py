@@ -25,7 +25,7 @@ from clove.runs.carried import Carrier, Files, put
 from clove.runs.cluster import Cluster
 from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record, Standing, begin, rounds
-from clove.runs.made import settings_text
+from clove.runs.made import new_folder
 from clove.runs.settings import Settings
 
 UNREAD = 8  # rounds of a run that may wait to be written here before its worker waits for us
@@ -294,10 +294,7 @@ def _begun(runs: Sequence[Run]) -> list[tuple[Progress, RunFolder]]:
     prepared = [prepare(run.settings, run.clients) for run in runs]
     if len(runs) > 1 and not one_shape(prepared):
         return []
-    folders = [
-        RunFolder.create(run.home, settings_text(one))
-        for run, one in zip(runs, prepared, strict=True)
-    ]
+    folders = [new_folder(run.home, one) for run, one in zip(runs, prepared, strict=True)]
     return [(begin(one), folder) for one, folder in zip(prepared, folders, strict=True)]
 
 

@@ -14,7 +14,8 @@ from clove.algorithms import Algorithm, Setup, find_algorithm
 from clove.errors import CloveError
 from clove.federation import LossVectors, Parameters, Scores
 from clove.federation.parameters import Indices, count
-from clove.runs.folder import METRICS, SETTINGS, TIMINGS, RunFolder
+from clove.folders import METRICS, SETTINGS, TIMINGS
+from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record
 from clove.runs.made import made
 from clove.runs.settings import OWN_NETWORK, Settings, from_names, read_run_settings

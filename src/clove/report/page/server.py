@@ -1,0 +1,171 @@
+"""A small server for the live page: it only ever answers what there is to read.
+
+On this machine alone it needs no password, but answers only to this machine's names, so that no
+other web page can ask it. Anywhere else it asks for a token, given once with the address.
+"""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from clove.errors import CloveError
+from clove.report.page.live import LivePage
+from clove.report.page.render import html, plotly_script
+
+PORT = 8321
+HERE = ("127.0.0.1", "localhost")
+COOKIE = "clove-page"
+A_WEEK = 7 * 24 * 3600
+# What the page may do in a browser: run its own scripts, and ask its own server.
+POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src 'self' data: blob:; "
+    "script-src 'self' 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+GRACE = 2  # seconds that connections have to close in
+
+
+def application(live: LivePage, token: str | None = None) -> Starlette:
+    """Return the page's server: with a token where it can be reached from elsewhere."""
+
+    async def page(request: Request) -> Response:
+        data = await run_in_threadpool(live.data)
+        return HTMLResponse(await run_in_threadpool(html, data, live=True), headers=HEADERS)
+
+    async def data(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(live.data), headers=HEADERS)
+
+    async def events(request: Request) -> Response:
+        return EventSourceResponse(_events(live), headers=HEADERS, ping=15)
+
+    async def plotly(request: Request) -> Response:
+        kept = {**HEADERS, "Cache-Control": f"private, max-age={A_WEEK}"}
+        return Response(plotly_script(), media_type="text/javascript", headers=kept)
+
+    guard = Middleware(Token, token=token) if token else Middleware(TrustedHostMiddleware, HERE)
+    pages = {"/": page, "/data.json": data, "/events": events, "/plotly.js": plotly}
+    return Starlette(
+        routes=[Route(path, answer, methods=["GET"]) for path, answer in pages.items()],
+        middleware=[guard],
+        exception_handlers={CloveError: _plainly},
+    )
+
+
+async def _events(live: LivePage) -> AsyncIterator[dict[str, str]]:
+    async for version in live.changes():
+        yield {"event": "change", "data": version}
+
+
+async def _plainly(request: Request, error: Exception) -> Response:
+    """Say what cannot be read now: it may be in the middle of being written."""
+    return PlainTextResponse(str(error), status_code=503, headers=HEADERS)
+
+
+class Token:
+    """Lets in who brings the token: in the address once, then in a cookie, or in a header."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        if self._fits(request.query_params.get("token", "")):
+            answer = Response(status_code=303, headers={**HEADERS, "Location": request.url.path})
+            answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+            await answer(scope, receive, send)
+        elif self._fits(request.cookies.get(COOKIE, "")) or self._fits(_bearer(request)):
+            await self._app(scope, receive, send)
+        else:
+            words = "This page needs the token that `clove watch` printed with its address.\n"
+            await PlainTextResponse(words, status_code=401, headers=HEADERS)(scope, receive, send)
+
+    def _fits(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode(), self._token.encode())
+
+
+def _bearer(request: Request) -> str:
+    return request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+# ---------------------------------------------------------------------------------------- serving
+
+
+class Server(uvicorn.Server):
+    """The server with its address; Ctrl-C ends the page's news too."""
+
+    def __init__(self, folder: Path, host: str, port: int | None, token: str | None) -> None:
+        self.live = LivePage(folder)
+        local = host in HERE
+        self.token = token or (None if local else secrets.token_urlsafe(16))
+        self._socket = _listening(host, port)
+        settings = uvicorn.Config(
+            application(self.live, self.token),
+            log_level="error",
+            ws="none",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE,
+        )
+        super().__init__(settings)
+        name = host if host not in ("0.0.0.0", "::") else socket.gethostname()
+        query = f"?token={self.token}" if self.token else ""
+        self.address = f"http://{name}:{self._socket.getsockname()[1]}/{query}"
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """End on a signal."""
+        self.live.end()
+        super().handle_exit(sig, frame)
+
+    def serve_here(self) -> None:
+        """Serve until Ctrl-C."""
+        with suppress(KeyboardInterrupt):
+            self.run(sockets=[self._socket])
+
+    @contextmanager
+    def in_background(self, patience: float = 5.0) -> Iterator[None]:
+        """Serve for a while; at its end browsers are shown the last there is."""
+        thread = threading.Thread(target=lambda: self.run(sockets=[self._socket]), daemon=True)
+        thread.start()
+        try:
+            yield
+            self.live.end(patience)
+        finally:
+            self.live.end()
+            self.should_exit = True
+            thread.join(GRACE + 1)
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """Return a socket on a port: the usual one, or any that is free, unless told which."""
+    try:
+        return socket.create_server((host, PORT if port is None else port))
+    except OSError as error:
+        if port is None and error.errno == errno.EADDRINUSE:
+            return socket.create_server((host, 0))
+        raise CloveError(f"cannot serve on {host}:{port}: {error.strerror}") from error
