@@ -22,6 +22,11 @@ from clove.algorithms import ALGORITHMS
 from clove.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
+NEEDS = {  # packages that a document is about
+    "flower.md": ("flwr",),
+    "newcomers.md": ("fastapi", "uvicorn", "onnxscript"),
+    "tracking.md": ("tensorboard", "mlflow"),
+}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -50,12 +55,25 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             sys.modules.pop(file.stem, None)
 
 
+@pytest.fixture
+def serving() -> Iterator[list[subprocess.Popen[str]]]:
+    """Hold the processes of commands that go on until they are stopped."""
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        process.terminate()
+        process.wait()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_a_document_works_from_top_to_bottom(
-    document: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    document: Path,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    serving: list[subprocess.Popen[str]],
 ) -> None:
-    if document.name == "flower.md":
-        pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
+    for package in NEEDS.get(document.name, ()):
+        pytest.importorskip(package, reason=f"no {package} here: see the extras in pyproject.toml")
     names: dict[str, object] = {"__name__": "reader"}
     for language, text in blocks(document):
         file = file_name(text)
@@ -65,10 +83,12 @@ def test_a_document_works_from_top_to_bottom(
             exec(compile(text, str(document), "exec"), names)
         elif language == "console":
             for line in text.splitlines():
-                type_in(line, monkeypatch)
+                type_in(line, monkeypatch, serving)
 
 
-def type_in(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def type_in(
+    line: str, monkeypatch: pytest.MonkeyPatch, serving: list[subprocess.Popen[str]]
+) -> None:
     """Do as the reader of a console block does: run what stands after the prompt."""
     if not line.startswith("$ "):
         return
@@ -85,6 +105,9 @@ def type_in(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if words[0] == "watch":
         look_at(words)
         return
+    if words[0] == "serve":
+        serving.append(begin(words))
+        return
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, f"{line}\n{outcome.output}"
 
@@ -99,6 +122,15 @@ def look_at(words: list[str]) -> None:
             assert b"<title>" in page.read()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+def begin(words: list[str]) -> subprocess.Popen[str]:
+    """Start a command that goes on, and wait for its first words."""
+    command = [sys.executable, "-m", "clove.cli", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline(), f"clove {shlex.join(words)} said nothing"
+    return process
 
 
 def install_here(monkeypatch: pytest.MonkeyPatch) -> None:

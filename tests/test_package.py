@@ -104,7 +104,7 @@ WALLS = {
     "clustering": {"numpy", "scipy", "sklearn", "clove.errors"},
     # The last two only where they are installed, for Flower's partitioners.
     "data": {"numpy", "scipy", "sklearn", "pandas", "PIL", *COMMON, "datasets", "flwr_datasets"},
-    "tasks": {"torch", "clove.errors"},
+    "tasks": {"torch", "safetensors", "clove.errors", "clove.extras"},
     "federation": {
         *("numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"),
         # For clients that are elsewhere, where Flower is installed.
@@ -120,6 +120,13 @@ WALLS = {
         *("jinja2", "markupsafe", "safetensors", "clove.errors", "clove.folders"),
         *("clove.clustering", "clove.extras"),
         *("starlette", "sse_starlette", "uvicorn", "watchfiles"),  # where they are installed
+    },
+    # Each library only where it is installed.
+    "tracking": {"numpy", "PIL", "torch", "tensorboard", "mlflow", "clove.errors", "clove.extras"},
+    "serving": {
+        *("numpy", "torch", "safetensors", "clove.errors", "clove.clustering", "clove.data"),
+        *("clove.federation", "clove.tasks", "clove.runs", "clove.__version__"),
+        *("fastapi", "pydantic", "starlette", "uvicorn"),  # where they are installed
     },
     # Flower is called by its commands; the last two only where it is installed.
     "deployment": {"clove.errors", "clove.extras", "clove.folders", "cryptography", "flwr"},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clove.errors import CloveError, CloveWarning
     from clove.runs import Newcomer, Result, Settings, load, resume, run
     from clove.runs.compare import compare
+    from clove.serving.client import newcomer
     from clove.tasks import Task, classification, reconstruction, regression
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _HOMES = {
     "classification": "clove.tasks",
     "compare": "clove.runs.compare",
     "load": "clove.runs",
+    "newcomer": "clove.serving.client",
     "reconstruction": "clove.tasks",
     "register": "clove.algorithms",
     "regression": "clove.tasks",
@@ -52,6 +54,7 @@ __all__ = [
     "compare",
     "flower",
     "load",
+    "newcomer",
     "reconstruction",
     "register",
     "regression",

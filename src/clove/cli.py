@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from clove import data_cli, flower_cli, page_cli, paper_cli
+from clove import data_cli, flower_cli, page_cli, paper_cli, serving_cli
 from clove.errors import CloveError
 from clove.terminal import err, given_once, note, out, pair, plain_words, roomy
 
@@ -62,6 +62,10 @@ Ray = Annotated[
         metavar="ADDRESS", help="Spread the runs over a Ray cluster: local, auto or HOST:PORT."
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help="A log that follows: tensorboard or mlflow. May be given more than once."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Set = Annotated[
@@ -105,6 +109,7 @@ def run(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the run's page in the browser as it goes.")
     ] = False,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
     set_: Set = None,
@@ -123,7 +128,8 @@ def run(
             f"{chosen.dataset}-{chosen.mixing}-{chosen.algorithm}-seed{chosen.seed}"
         )
         with resumable(home), page_cli.watched(home) if watch else nullcontext():
-            result = run_settings(chosen, gathered, home, live.watch(chosen.algorithm, chosen.seed))
+            tell = live.watch(chosen.algorithm, chosen.seed)
+            result = run_settings(chosen, gathered, home, tell, track or ())
     _show(result.summary(), home, as_json)
 
 
@@ -148,6 +154,7 @@ def compare(
         Path | None, typer.Option("--out", help="Folder for the comparison.")
     ] = None,
     ray: Ray = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
     set_: Set = None,
@@ -169,7 +176,7 @@ def compare(
         home = out_folder or free_folder(f"compare-{what}")
         with resumable(home), redirect_stdout(sys.stderr):  # where Ray's remarks belong
             comparison = run_comparison(
-                algorithms, seeds=seeds, out=home, display=live, ray=ray, **named
+                algorithms, seeds=seeds, out=home, display=live, ray=ray, track=track or (), **named
             )
     _show_comparison(comparison, as_json)
 
@@ -178,6 +185,7 @@ def compare(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
     ray: Ray = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -189,24 +197,30 @@ def resume(
         if ray is not None and not several:
             raise CloveError(f"--ray spreads the runs of a comparison: {folder} holds none")
         if several:
-            _resume_comparison(folder, ray, quiet, as_json)
+            _resume_comparison(folder, ray, track or [], quiet, as_json)
         else:
-            _resume_run(folder, quiet, as_json)
+            _resume_run(folder, track or [], quiet, as_json)
 
 
-def _resume_comparison(folder: Path, ray: str | None, quiet: bool, as_json: bool) -> None:
+def _resume_comparison(
+    folder: Path, ray: str | None, track: list[str], quiet: bool, as_json: bool
+) -> None:
     from clove.runs.compare import resume_comparison
 
     with _live_table(quiet) as live, redirect_stdout(sys.stderr):  # where Ray's remarks belong
-        comparison = resume_comparison(folder, ray=ray, display=live)
+        comparison = resume_comparison(folder, ray=ray, display=live, track=track)
     _show_comparison(comparison, as_json)
 
 
-def _resume_run(folder: Path, quiet: bool, as_json: bool) -> None:
+def _resume_run(folder: Path, track: list[str], quiet: bool, as_json: bool) -> None:
     from clove.runs.api import resume
 
     with _live(quiet) as live:
-        result = resume(folder, watch=lambda progress: live.update(*_whose(progress), progress))
+
+        def watch(progress: Progress) -> None:
+            live.update(*_whose(progress), progress)
+
+        result = resume(folder, watch=watch, track=track)
     _show(result.summary(), folder, as_json)
 
 
@@ -279,6 +293,9 @@ def bench(
 
 app.command()(page_cli.report)
 app.command()(page_cli.watch)
+app.command()(serving_cli.assign)
+app.command()(serving_cli.export)
+app.command()(serving_cli.serve)
 
 
 # ---------------------------------------------------------------------------------- arguments
@@ -295,7 +312,7 @@ def _named(file: Path | None, pairs: list[str] | None, given: dict[str, Any]) ->
 def _refuse_own_options(pairs: list[str] | None) -> None:
     """Refuse in --set what `compare` takes as options, and names that are no settings."""
     for name, _ in map(pair, pairs or []):
-        if name in ("algorithm", "algorithms", "seeds", "out", "ray", "watch"):
+        if name in ("algorithm", "algorithms", "seeds", "out", "ray", "watch", "track"):
             option = "--algorithms" if name.startswith("algorithm") else f"--{name}"
             hint = "" if name == "watch" else f": use {option}"
             raise CloveError(f"{name} cannot be given by --set in a comparison{hint}")

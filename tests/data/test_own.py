@@ -15,6 +15,7 @@ from PIL import Image
 
 from clove.data import (
     ClientData,
+    client_from_file,
     clients_from_folder,
     clients_from_hugging_face,
     clients_from_path,
@@ -767,3 +768,35 @@ def test_real_bytes_are_scaled_and_real_images_read() -> None:
     np.testing.assert_array_equal(found["whole"], [[0, 255]])
     assert found["image"].shape == (1, 3, 3, 4)
     np.testing.assert_allclose(found["image"][0, :, 0, 0], [1, 0, 0.2])
+
+
+# ----------------------------------------------------------------------------- one that comes later
+
+
+def test_a_newcomer_is_an_npz_file_or_a_table(tmp_path: Path) -> None:
+    file = npz(tmp_path, "new.npz", x=X, y=Y, x_test=X[:1], y_test=Y[:1])
+    found = client_from_file(file)
+    assert found.name == "new"
+    np.testing.assert_array_equal(found.train[0], X)
+    assert found.test is not None
+    assert len(found.test[0]) == 1
+    rows = csv(tmp_path, "new.csv", "ward,dose,old,ill\nA,1.5,1,0\nA,2,0,1\n")
+    table = client_from_file(rows, client_column="ward", label_column="ill")
+    np.testing.assert_array_equal(table.train[0], [[1.5, 1], [2, 0]])
+    assert labels([table]) == [[0, 1]]
+
+
+def test_a_newcomers_labels_are_numbers_for_words_were_numbered_without_it(tmp_path: Path) -> None:
+    words = np.array(["ill", "well", "ill"])
+    for file in (
+        npz(tmp_path, "new.npz", x=X, y=words),
+        npz(tmp_path, "tested.npz", x=X, y=Y, x_test=X, y_test=words),
+        csv(tmp_path, "new.csv", "dose,label\n1.5,ill\n2,well\n"),
+    ):
+        assert refused(client_from_file, file).startswith(f"{file}: labels are words")
+
+
+def test_what_is_no_newcomers_file_is_refused(tmp_path: Path) -> None:
+    assert "is a folder: name a file of one client" in refused(client_from_file, tmp_path)
+    assert "is not there: name a file" in refused(client_from_file, tmp_path / "new.npz")
+    assert "damaged or no npz" in refused(client_from_file, csv(tmp_path, "new.txt", "1,2"))

@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import nn
 
 import clove
 from clove.errors import CloveError, CloveWarning
 from clove.runs import build
 from clove.runs.build import gather_clients
-from tests.runs.small import QUICK, TINY, digits_of, lasting
+from tests.runs.small import QUICK, TINY, MyNet, digits_of, lasting, own_clients
 
 SUMMARY = {
     *("algorithm", "dataset", "mixing", "seed", "rounds", "clients", "models", "accuracy"),
@@ -157,6 +159,36 @@ def test_a_newcomer_between_two_groups_is_less_sure(finished: clove.Result) -> N
     assert unclear.sure < clear.sure
 
 
+def test_every_model_is_measured_on_the_newcomers_data(finished: clove.Result) -> None:
+    x, y = digits_of((0, 1))
+    found = finished.assign(x, y)
+    assert found.accuracy is not None
+    with torch.no_grad():
+        outputs = [finished.model(number)(torch.as_tensor(x)) for number in range(5)]
+    right = [float((one.argmax(1).numpy() == y).mean()) for one in outputs]
+    losses = [float(nn.functional.cross_entropy(one, torch.as_tensor(y))) for one in outputs]
+    assert found.accuracy.tolist() == pytest.approx(right)
+    assert found.loss.tolist() == pytest.approx(losses)
+    assert found.accuracy.argmax() == found.loss.argmin() == found.model
+
+
+def test_test_data_measure_and_do_not_decide(finished: clove.Result) -> None:
+    x, y = digits_of((0, 1))
+    other = digits_of((2, 3))
+    found, alone = finished.assign(x, y, test=other), finished.assign(x, y)
+    assert found.accuracy is not None
+    assert found.distances.tolist() == alone.distances.tolist()
+    assert found.model == alone.model != found.accuracy.argmax()
+
+
+def test_without_right_and_wrong_a_newcomers_losses_are_compared() -> None:
+    result = clove.run(**TINY, task="reconstruction")
+    x, _ = digits_of((0, 1))
+    found = result.assign(x)
+    assert found.accuracy is None
+    assert found.loss.shape == (2,)
+
+
 @pytest.mark.parametrize("algorithm", ["ifca", "fedavg"])
 def test_newcomers_find_their_place_in_other_methods(algorithm: str) -> None:
     result = clove.run(**{**QUICK, "rounds": 6}, learning_rate=0.01, algorithm=algorithm)
@@ -192,6 +224,73 @@ def test_nobody_can_be_placed_before_the_first_clustering() -> None:
     result = clove.run(**{**TINY, "rounds": 1}, first_round="random")
     with pytest.raises(CloveError, match="nothing has been clustered yet"):
         result.assign(*digits_of((0, 1)))
+
+
+# -------------------------------------------------------------------------------------- export
+
+
+def test_parameters_are_exported_as_they_are(tmp_path: Path, finished: clove.Result) -> None:
+    path = finished.export(tmp_path / "two.safetensors", cluster=2)
+    read, state = load_file(path), finished.model(2).state_dict()
+    assert read.keys() == state.keys()
+    assert all(read[name].equal(state[name]) for name in state)
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+    assert (about["network"], about["task"]) == ("mlp", "classification")
+    assert (about["inputs"], about["from"].split(", ")[-1]) == ("[1, 8, 8]", "model-2")
+
+
+def test_a_clients_model_is_that_of_its_cluster(tmp_path: Path, finished: clove.Result) -> None:
+    mine = finished.export(tmp_path / "a", client=7)
+    group = finished.export(tmp_path / "b", cluster=int(finished.assignment[7]))
+    one, other = load_file(mine), load_file(group)
+    assert all(one[name].equal(other[name]) for name in other)
+
+
+def test_a_model_of_a_clients_own_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = clove.run(**TINY, algorithm="local")
+    path = result.export(client=3, format="torchscript")
+    assert path == Path("client-3.pt")
+    x = torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(torch.jit.load(path)(x), result.model(3)(x))
+    with pytest.raises(CloveError, match="local has a model for each client: name a client"):
+        result.export(cluster=0)
+
+
+def test_what_is_not_there_cannot_be_exported(finished: clove.Result) -> None:
+    for wrong, said in {
+        (9, None, "safetensors"): "there is no model 9: this run has 5, from 0",
+        (None, 25, "safetensors"): "there is no client 25: this run has 25, from 0",
+        (None, None, "safetensors"): "name either a cluster or a client",
+        (1, 1, "safetensors"): "name either a cluster or a client",
+        (1, None, "tensors"): "unknown format 'tensors': did you mean 'safetensors'",
+    }.items():
+        cluster, client, kind = wrong
+        with pytest.raises(CloveError, match=said):
+            finished.export(cluster=cluster, client=client, format=kind)
+
+
+def test_a_model_nobody_uses_is_exported_with_a_word(tmp_path: Path) -> None:
+    result = clove.run(**TINY, max_models=4, clustering="agglomerative")
+    unused = int(np.flatnonzero(result.users() == 0)[0])
+    with pytest.warns(CloveWarning, match=f"model {unused} has no clients and may be untrained"):
+        result.export(tmp_path / "file", cluster=unused)
+
+
+def test_a_network_of_ones_own_is_exported_with_or_without_it(tmp_path: Path) -> None:
+    task = clove.classification(MyNet)
+    run = clove.run(clients=own_clients(), task=task, models=2, rounds=1, out=tmp_path / "run")
+    bare = clove.load(tmp_path / "run")
+    assert load_file(bare.export(tmp_path / "a", cluster=0)).keys() == MyNet().state_dict().keys()
+    with pytest.raises(CloveError, match=r"a task or a network of your own: clove\.load"):
+        bare.export(tmp_path / "b", cluster=0, format="torchscript")
+    named = clove.load(tmp_path / "run", network="tests.runs.small:MyNet")
+    program = torch.jit.load(named.export(tmp_path / "b", cluster=0, format="torchscript"))
+    x = torch.rand(3, 4)
+    torch.testing.assert_close(program(x), run.model(0)(x))
 
 
 # ------------------------------------------------------------------------------ saving, loading

@@ -22,6 +22,7 @@ from clove.data.mixings import (
     mixing_options,
 )
 from clove.data.own import (
+    client_from_file,
     clients_from_folder,
     clients_from_path,
     clients_from_table,
@@ -44,6 +45,7 @@ __all__ = [
     "MixedClients",
     "check_clients",
     "check_dataset",
+    "client_from_file",
     "clients_from_folder",
     "clients_from_hugging_face",
     "clients_from_path",

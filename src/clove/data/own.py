@@ -97,6 +97,43 @@ def clients_from_table(
     return _from_frame(table, columns)[0]
 
 
+def client_from_file(path: str | Path, **options: Any) -> ClientData:
+    """Read one client from its .npz file or its table, to join a run that others have made.
+
+    Labels must be numbers: words were numbered over the clients of the run, who had them all.
+    """
+    path = Path(path).expanduser()
+    columns = {name: str(column) for name, column in options.items()}
+    with readable(path):
+        if not path.is_file():
+            kind = "a folder" if path.is_dir() else "not there"
+            raise CloveError(f"{path} is {kind}: name a file of one client, .npz, .csv or .parquet")
+        if path.suffix.lower() in TABLES:
+            return _table_client(path, columns)
+        arrays = _arrays(path)
+        for part in ("y", "y_test"):
+            _refuse_words(path, arrays[part].dtype.kind if part in arrays else "i")
+        return next(_npz_clients([path]))
+
+
+def _table_client(path: Path, columns: Mapping[str, str]) -> ClientData:
+    frame = joined_tables([path]).drop(
+        columns=columns.get("client_column", CLIENT), errors="ignore"
+    )
+    label = columns.get("label_column", LABEL)
+    if label in frame.columns:
+        _refuse_words(path, frame[label].dtype.kind)
+    return next(row_clients(frame, Columns(**{**columns, "client_column": FILE})))
+
+
+def _refuse_words(path: Path, kind: str) -> None:
+    if kind not in "biuf":
+        raise CloveError(
+            f"{path}: labels are words, which a run numbers over all its clients: give the "
+            "numbers they had there"
+        )
+
+
 def _from_frame(frame: pd.DataFrame, columns: Columns) -> tuple[list[ClientData], str | None]:
     clients = check_clients(row_clients(frame, columns))
     return clients, likely_labels(frame, columns)

@@ -26,6 +26,11 @@ def initial_models(task: Task, count: int, how: str, seed: int) -> Parameters:
     return _orthonormal(models, seed) if how == "orthonormal" else models
 
 
+def seeded_model(task: Task, seed: int, number: int) -> dict[str, Tensor]:
+    """Return the model that everybody makes from this seed and number."""
+    return initial_parameters(task, seeds.integer(seed, "seeded", number))
+
+
 def _orthonormal(models: Parameters, seed: int) -> dict[str, Tensor]:
     """Replace linear models by orthonormal vectors."""
     number = stacks.count(models)

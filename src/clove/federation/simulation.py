@@ -28,6 +28,7 @@ from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
 from clove.federation.gathered import Gathered
 from clove.federation.heads import find_head, part_names
+from clove.federation.initial import seeded_model
 from clove.federation.learner import NetworkLearner
 from clove.federation.memory import ClientMemory
 from clove.federation.norm import has_batch_norm
@@ -60,7 +61,7 @@ from clove.federation.settling import settled
 from clove.federation.summarise import one_by_one, summarised
 from clove.federation.wire import Ledger
 from clove.federation.work import Told, Updated, Work
-from clove.tasks import Task, initial_parameters
+from clove.tasks import Task
 
 
 class Simulation(ABC):
@@ -326,8 +327,7 @@ class Simulation(ABC):
 
     def seeded(self, seed: int, number: int) -> dict[str, Tensor]:
         """Return the model every client makes from this seed and number."""
-        model = initial_parameters(self.task, seeds.integer(seed, "seeded", number))
-        return stacks.move(model, self.device, self.dtype)
+        return stacks.move(seeded_model(self.task, seed, number), self.device, self.dtype)
 
     def _mean_losses(
         self, model: Parameters, rows: list[Indices], batch_statistics: int = 0

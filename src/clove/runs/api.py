@@ -20,6 +20,7 @@ from clove.runs.made import data_text, new_folder
 from clove.runs.result import Result, finish
 from clove.runs.settings import Settings, for_own_clients, from_names, read_run_settings
 from clove.runs.story import read_story, told
+from clove.runs.tracked import listed, tracked, tracked_before
 from clove.tasks import Task
 
 
@@ -29,6 +30,7 @@ def run(
     task: Task | str | None = None,
     out: str | Path | None = None,
     watch: Watcher | None = None,
+    track: Sequence[str] | str = (),
     **settings: Any,
 ) -> Result:
     """Run a federation to its end and return the result.
@@ -40,6 +42,7 @@ def run(
     task : what to learn, e.g. `clove.classification(MyNet)`, or a task's name.
     out : a folder to write the run to; without it the run stays in memory (`result.save`).
     watch : called after every round with the run as far as it has come.
+    track : logs that follow the run, "tensorboard", "mlflow" or both; they need `out`.
     **settings : everything else by name: `algorithm`, `rounds`, `seed`, `learning_rate`, ..., and
         the options of the algorithm, the data set and the mixing. `clove options` lists them.
 
@@ -51,7 +54,7 @@ def run(
     """
     settings, handed, task = sorted_out(settings, clients, task)
     chosen = from_names(**settings)
-    return run_settings(chosen, gather_clients(chosen, handed, task), out, watch)
+    return run_settings(chosen, gather_clients(chosen, handed, task), out, watch, track)
 
 
 def sorted_out(
@@ -80,10 +83,11 @@ def run_settings(
     clients: Clients,
     out: str | Path | None = None,
     watch: Watcher | None = None,
+    track: Sequence[str] | str = (),
 ) -> Result:
     """Run with settings and clients that are already made."""
-    with threads_restored():
-        return start(prepare(settings, clients), out, watch)
+    with threads_restored(), tracked(out, track, watch) as told_all:
+        return start(prepare(settings, clients), out, told_all)
 
 
 def run_settings_together(
@@ -122,19 +126,23 @@ def resume(
     clients: Sequence[ClientData] | None = None,
     task: Task | None = None,
     watch: Watcher | None = None,
+    track: Sequence[str] | str = (),
 ) -> Result:
     """Go on with a run from its last checkpoint to its end.
 
     A run of one's own clients or network needs them again; data that differ are refused. A run that
-    is finished is returned as it is.
+    is finished is returned as it is. Logs that follow the run go on, and others may be added.
     """
     folder = RunFolder.open(path)
-    if folder.finished:
-        return load(path, task=task)
-    settings = run_folder_settings(folder)
-    if settings.engine == "flower":
-        raise CloveError(f"the run in {path} is on Flower: start its server again to go on with it")
-    return go_on(folder, gather_clients(settings, clients, task), watch)
+    with tracked(path, [*tracked_before(path), *listed(track)], watch) as told_all:
+        if folder.finished:
+            return load(path, task=task)
+        settings = run_folder_settings(folder)
+        if settings.engine == "flower":
+            raise CloveError(
+                f"the run in {path} is on Flower: start its server again to go on with it"
+            )
+        return go_on(folder, gather_clients(settings, clients, task), told_all)
 
 
 def go_on(folder: RunFolder, clients: Clients, watch: Watcher | None = None) -> Result:
@@ -154,12 +162,13 @@ def start(prepared: Prepared, out: str | Path | None, watch: Watcher | None = No
     return _to_the_end(begin(prepared), folder, watch)
 
 
-def load(path: str | Path, *, task: Task | None = None) -> Result:
+def load(path: str | Path, *, task: Task | None = None, network: str | None = None) -> Result:
     """Read a run from its folder; the clients' data are not needed.
 
-    A network of one's own has to be handed over again as `task`, for its models and for newcomers.
+    A network of one's own has to be handed over again, for its models and for newcomers: as `task`,
+    or by its import name, `package.module:name`, where all but the network is usual.
     """
-    return Result(read_story(path, task), RunFolder.open(path))
+    return Result(read_story(path, task, network), RunFolder.open(path))
 
 
 def _to_the_end(progress: Progress, folder: RunFolder | None, watch: Watcher | None) -> Result:

@@ -8,6 +8,7 @@ from clove.folders import (
     CHECKPOINT,
     SETTINGS,
     SUMMARY,
+    TRACKING,
     half_written,
     plain_errors,
     write_atomically,
@@ -41,8 +42,10 @@ def put(folder: Path, files: Files) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    left = set(half_written(folder))
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in left]
+    """Return a run's own files: its logs stay where they are written."""
+    left, logs = set(half_written(folder)), folder / TRACKING
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in left]
+    return [path for path in found if logs not in path.parents]
 
 
 def _mark(path: Path) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from clove.runs.settings import (
     unknown_setting,
 )
 from clove.runs.spread import Run, spread
+from clove.runs.tracked import Logs
 from clove.tasks import Task
 
 ALL = "all"  # stands for every method that applies
@@ -62,6 +63,7 @@ def compare(
     watch: CompareWatcher | None = None,
     display: Display | None = None,
     ray: str | None = None,
+    track: Sequence[str] | str = (),
     **settings: Any,
 ) -> Comparison:
     """Run every algorithm with every seed on the same clients, and put them side by side.
@@ -76,13 +78,15 @@ def compare(
 
     With `ray` the runs are spread over a cluster: one here (`"local"`), the one this machine
     belongs to (`"auto"`), or another (`"host:port"`). `watch` is called after every round of every
-    run, `display` is told of everything.
+    run, `display` is told of everything. `track` names logs that follow the runs, "tensorboard",
+    "mlflow" or both.
     """
     folder = Path(out)
     if not isinstance(seeds, int) or seeds < 1:
         raise CloveError(f"seeds must be 1 or more, not {seeds}")
     settings, own, task = sorted_out(settings, clients, task)
-    contest = _Contest(folder, own, task, watch, display)
+    logs = Logs(folder, track)
+    contest = _Contest(folder, own, task, watch, display, logs)
     algorithms = contest.entrants(_names(algorithms), settings)
     first = int(settings.pop("seed", 0))
     contest.wanted = [
@@ -93,6 +97,7 @@ def compare(
     with ExitStack() as held:
         cluster = None if ray is None else held.enter_context(joined(ray))
         _claim(folder, {"algorithms": algorithms, "seeds": seeds, "seed": first, **settings})
+        held.enter_context(closing(logs)).begin()
         contest.begin(algorithms, seeds)
         missing = contest.missing()
         try:
@@ -105,7 +110,7 @@ def compare(
                     pass  # each is in its folder
         except _Watching as outside:
             raise outside.error from None
-    return contest.ended()
+        return contest.ended()
 
 
 def _names(algorithms: Sequence[str] | str) -> list[str]:
@@ -123,6 +128,7 @@ class _Contest:
     task: Task | None
     watch: CompareWatcher | None
     display: Display | None
+    logs: Logs
     wanted: list[Settings] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
     gathered: dict[int, Clients] = field(default_factory=dict)
@@ -201,7 +207,8 @@ class _Contest:
             self.failed(stack, error)
 
     def _teller(self, settings: Settings) -> Callable[[Standing], None]:
-        listeners = [self.watch, None if self.display is None else self.display.update]
+        shown = None if self.display is None else self.display.update
+        listeners = [self.logs.follow, self.watch, shown]
 
         def tell(standing: Standing) -> None:
             for listen in filter(None, listeners):
@@ -238,6 +245,7 @@ class _Contest:
             raise CloveError(words)
         comparison = Comparison(summaries, self.folder, self.failures)
         comparison.write()
+        self.logs.finish(summaries)
         if self.failures and self.display is None:
             warnings.warn(words, CloveWarning, stacklevel=3)
         return comparison
@@ -274,11 +282,14 @@ def resume_comparison(
     watch: CompareWatcher | None = None,
     ray: str | None = None,
     display: Display | None = None,
+    track: Sequence[str] | str = (),
 ) -> Comparison:
     """Go on with a comparison that was stopped, wherever it was begun."""
     saved = read_json(Path(path) / COMPARISON)
     algorithms = saved.pop("algorithms")
-    return compare(algorithms, out=path, watch=watch, ray=ray, display=display, **saved)
+    return compare(
+        algorithms, out=path, watch=watch, ray=ray, display=display, track=track, **saved
+    )
 
 
 def is_comparison(path: str | Path) -> bool:

@@ -26,6 +26,7 @@ from clove.folders import (
     DATA,
     LOSS_VECTORS,
     METRICS,
+    MODELS,
     SETTINGS,
     SUMMARY,
     TIMINGS,
@@ -142,7 +143,7 @@ class RunFolder:
         with plain_errors(self.path):
             for index in range(count(models)):
                 single = {name: t.contiguous().cpu() for name, t in one(models, index).items()}
-                path = self.path / "models" / f"{kind}-{index}.safetensors"
+                path = self.path / MODELS / f"{kind}-{index}.safetensors"
                 write_atomically(path, save(single))
 
     def finish(self, clients: str, summary: Mapping[str, Any]) -> None:

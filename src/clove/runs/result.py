@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -12,20 +16,25 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from clove import __version__
+from clove.algorithms import Algorithm, Asking
+from clove.clustering import Assignments
 from clove.data import ClientData
-from clove.errors import CloveError
-from clove.federation import LossVectors, Sequential
+from clove.data.client_data import Split
+from clove.errors import CloveError, CloveWarning, unknown_name
+from clove.federation import Evaluate, LossVectors, Scores, Sequential
 from clove.federation.parameters import count, move, one
 from clove.federation.precision import dtype_of
-from clove.folders import PICTURE, plain_errors
+from clove.folders import PICTURE, plain_errors, write_atomically
 from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record, drive
 from clove.runs.made import new_folder
 from clove.runs.settings import Settings, data_title
 from clove.runs.story import Story, summarise
 from clove.tasks import Task
+from clove.tasks.export import SUFFIXES, parameter_bytes, program_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,12 +45,15 @@ class Newcomer:
     """Where a newcomer belongs: its model, how sure that is, and what it was decided on.
 
     `sure` is 1 where no other group comes near, and 0 where two fit equally well; `distances` are,
-    for each model, to the centroid of its group (or losses, for methods without centroids).
+    for each model, to the centroid of its group (or losses, for methods without centroids). `loss`
+    and, where answers are right or wrong, `accuracy` are those of every model on its data.
     """
 
     model: int
     sure: float
     distances: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64] | None
 
 
 class Result:
@@ -159,8 +171,8 @@ class Result:
 
     # ------------------------------------------------------------------------ models, newcomers
 
-    def model(self, index: int) -> nn.Module:
-        """Return a model as a torch module: of a group, or of a client for Local-only."""
+    def parameters(self, index: int) -> dict[str, Tensor]:
+        """Return the parameters of a model, as a state dict; they need no network."""
         number = count(self._story.models)
         if number == 0:
             raise CloveError("the models of this run stayed with its clients")
@@ -168,27 +180,137 @@ class Result:
             raise CloveError(f"there is no model {index}: this run has {number}, from 0")
         if self._story.algorithm().personal and self._story.assignment[index] < 0:
             raise CloveError(f"client {index} never took part: it has no model")
-        state = one(self._story.models, index)
-        module = self._task().build().to(dtype_of(self.settings.precision))
-        module.load_state_dict({name: t.detach().cpu() for name, t in state.items()})
+        return {name: t.detach().cpu() for name, t in one(self._story.models, index).items()}
+
+    def model(self, index: int) -> nn.Module:
+        """Return a model as a torch module: of a group, or of a client for Local-only."""
+        state = self.parameters(index)
+        module = self.task().build().to(dtype_of(self.settings.precision))
+        module.load_state_dict(state)
         return module.eval()
 
-    def assign(self, x: ArrayLike, y: ArrayLike | None = None) -> Newcomer:
-        """Say which model a newcomer with these data should use, and how sure that is."""
-        newcomer = ClientData(train=(x, y), test=(x, y), name="(the newcomer)")
+    def export(
+        self,
+        path: str | Path | None = None,
+        *,
+        cluster: int | None = None,
+        client: int | None = None,
+        format: str = "safetensors",
+    ) -> Path:
+        """Write the model of a cluster, or the one a client uses, as a file; return where.
+
+        `format` is "safetensors" (the parameters), "torchscript" or "onnx" (a program).
+        """
+        if format not in SUFFIXES:
+            raise unknown_name("format", format, SUFFIXES)
+        index = self._index(cluster, client)
+        who = f"model-{cluster}" if client is None else f"client-{client}"
+        if format == "safetensors":
+            content = parameter_bytes(self.parameters(index), self.about(who))
+        else:
+            content = program_bytes(self.model(index), self._story.inputs, format)
+        target = Path(path or f"{who}{SUFFIXES[format]}")
+        with plain_errors(target, "the file"):
+            write_atomically(target, content)
+        return target
+
+    def _index(self, cluster: int | None, client: int | None) -> int:
+        """Return which model is a cluster's, or a client's."""
+        personal = self._story.algorithm().personal
+        if (cluster is None) == (client is None):
+            raise CloveError("name either a cluster or a client whose model to export")
+        if client is None:
+            assert cluster is not None
+            if personal:
+                name = self.settings.algorithm
+                raise CloveError(f"{name} has a model for each client: name a client")
+            self._warn_if_unused(cluster)
+            return cluster
+        number = len(self.assignment)
+        if not isinstance(client, int | np.integer) or not 0 <= client < number:
+            raise CloveError(f"there is no client {client}: this run has {number}, from 0")
+        if self.assignment[client] < 0:
+            raise CloveError(f"client {client} never took part: it has no model")
+        return client if personal else int(self.assignment[client])
+
+    def _warn_if_unused(self, cluster: int) -> None:
+        used = np.unique(self.assignment[self.assignment >= 0])
+        if 0 <= cluster < count(self._story.models) and cluster not in used:
+            warnings.warn(
+                f"model {cluster} has no clients and may be untrained; those with clients: "
+                f"{', '.join(map(str, used))}",
+                CloveWarning,
+                stacklevel=4,
+            )
+
+    def about(self, who: str) -> dict[str, str]:
+        """Return in words what somebody must know who finds the parameters of a model."""
+        settings = self.settings
+        return {
+            "network": settings.model,
+            "task": settings.task,
+            "inputs": json.dumps(self._story.inputs),
+            "from": f"clove {__version__}, {settings.algorithm} on {settings.dataset}, {who}",
+        }
+
+    def assign(
+        self, x: ArrayLike, y: ArrayLike | None = None, *, test: Split | None = None
+    ) -> Newcomer:
+        """Say which model a newcomer with these data should use, and how sure that is.
+
+        All models are measured on `test`, where there is such data, else on what decided.
+        """
+        own = (x, y)
+        newcomer = ClientData(own, own if test is None else test, name="newcomer")
         expected, got = self._story.inputs, newcomer.train[0].shape[1:]
         if got != expected:
             raise CloveError(f"the newcomer's samples have shape {got}, the run's {expected}")
         dtype = dtype_of(self.settings.precision)
-        alone = Sequential([newcomer], self._task(), seed=self.settings.seed, dtype=dtype)
-        state = on_cpu(self._story.state, dtype)
-        asking = self._story.algorithm().newcomers(state, np.array([0]))
-        found = drive(asking, alone.answer)
-        return Newcomer(int(found.models[0]), float(found.margins[0]), found.distances[0])
+        alone = Sequential([newcomer], self.task(), seed=self.settings.seed, dtype=dtype)
+        found = drive(self.asking()(), alone.answer)
+        models = move(self._story.models, torch.device("cpu"), dtype)
+        every = np.arange(count(models))
+        scores = alone.answer(Evaluate(models, np.zeros_like(every), every))
+        assert isinstance(scores, Scores)
+        return Newcomer(
+            model=int(found.models[0]),
+            sure=float(found.margins[0]),
+            distances=found.distances[0],
+            loss=scores.loss,
+            accuracy=scores.accuracy,
+        )
 
-    def _task(self) -> Task:
+    def method(self) -> Algorithm[Any]:
+        """Return the method, with its options."""
+        return self._story.algorithm()
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Shape of a sample."""
+        return self._story.inputs
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the network has, where it is of the zoo."""
+        return self._story.outputs
+
+    def users(self) -> NDArray[np.int64]:
+        """Return for every model how many clients were last assigned to it."""
+        seen = self.assignment[self.assignment >= 0]
+        return np.bincount(seen, minlength=count(self._story.models))
+
+    def asking(self) -> Callable[[], Asking[Assignments]]:
+        """Return what begins to ask a newcomer, which is client 0 of a federation of its own."""
+        state = on_cpu(self._story.state, dtype_of(self.settings.precision))
+        return partial(self._story.algorithm().newcomers, state, np.array([0]))
+
+    def task(self) -> Task:
+        """Return what was learned, with a network made to measure."""
         if self._story.task is None:
-            raise CloveError("this run has a network of your own: clove.load(path, task=...)")
+            raise CloveError(
+                "this run has a task or a network of your own: clove.load(path, task=...), or for "
+                "a network by its import name --network package.module:name"
+            )
         return self._story.task
 
     # ------------------------------------------------------------------------------------ disk

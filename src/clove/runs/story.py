@@ -19,7 +19,7 @@ from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record
 from clove.runs.made import made
 from clove.runs.settings import OWN_NETWORK, Settings, from_names, read_run_settings
-from clove.tasks import Task, named_task
+from clove.tasks import TASKS, Task, named_task
 
 if TYPE_CHECKING:
     from clove.report.figures import Embedding
@@ -41,6 +41,7 @@ class Story:
     state: Any
     models: Parameters  # the server's, or one for each client where they are personal
     inputs: tuple[int, ...]
+    outputs: int
     remark: str | None  # what a user should know about the data
     task: Task | None  # None: the user's own network, not handed over again
 
@@ -86,13 +87,17 @@ def told(progress: Progress) -> Story:
         state=progress.state,
         models=progress.models(),
         inputs=prepared.clients.inputs,
+        outputs=prepared.clients.outputs,
         remark=prepared.clients.remark,
         task=prepared.clients.task,
     )
 
 
-def read_story(path: str | Path, task: Task | None = None) -> Story:
-    """Read a run from its folder, as far as it has come."""
+def read_story(path: str | Path, task: Task | None = None, network: str | None = None) -> Story:
+    """Read a run from its folder, as far as it has come.
+
+    A network of one's own is in `task`, or found by its import name.
+    """
     folder = RunFolder.open(path)
     saved = folder.checkpoint()
     if saved is None:
@@ -118,8 +123,9 @@ def read_story(path: str | Path, task: Task | None = None) -> Story:
         state=state,
         models=models,
         inputs=tuple(clients["inputs"]),
+        outputs=clients["outputs"],
         remark=clients["remark"],
-        task=task or _named(settings, tuple(clients["inputs"]), clients["outputs"]),
+        task=task or _named(settings, network, tuple(clients["inputs"]), clients["outputs"]),
     )
 
 
@@ -134,10 +140,14 @@ def _method(settings: Settings, clients: int, groups: Indices | None) -> Algorit
     return find_algorithm(settings.algorithm)(setup, **settings.options)
 
 
-def _named(settings: Settings, inputs: tuple[int, ...], outputs: int) -> Task | None:
-    if settings.model == OWN_NETWORK:
+def _named(
+    settings: Settings, network: str | None, inputs: tuple[int, ...], outputs: int
+) -> Task | None:
+    """Return the task that names say; None: its network has none, or the task itself."""
+    model = settings.model if network is None else network
+    if model == OWN_NETWORK or settings.task not in TASKS:
         return None
-    return named_task(settings.task, settings.model, settings.loss).for_data(inputs, outputs)
+    return named_task(settings.task, model, settings.loss).for_data(inputs, outputs)
 
 
 def summarise(story: Story) -> Record:

@@ -1,0 +1,1 @@
+"""A finished run at the service of newcomers, who keep their data to themselves."""
