@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
+pytest.importorskip("plotly", reason="no plotly here: pip install 'clove-fl[page]'")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as found:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("sse_starlette", reason="no server here: pip install 'clove-fl[page]'")
-pytest.importorskip("watchfiles", reason="no watchfiles here: pip install 'clove-fl[page]'")
+pytest.importorskip("plotly", reason="no plotly here: pip install 'clove-fl[dev]'")
+pytest.importorskip("sse_starlette", reason="no sse_starlette here: pip install 'clove-fl[dev]'")
+pytest.importorskip("watchfiles", reason="no watchfiles here: pip install 'clove-fl[dev]'")
+pytest.importorskip("httpx", reason="no httpx here: pip install 'clove-fl[dev]'")
 
 import httpx
 from starlette.testclient import TestClient

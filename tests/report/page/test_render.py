@@ -21,6 +21,8 @@ from clove.report.page.read import Vectors, read_run
 from clove.report.page.render import html, in_a_script, write_report
 from tests.runs.small import TINY
 
+pytest.importorskip("plotly", reason="no plotly here: pip install 'clove-fl[page]'")
+
 
 def data_in(page: str) -> Any:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
