@@ -10,11 +10,11 @@ demo: setup
 		--rounds 20 --seeds 3 --set learning_rate=0.003
 
 test: setup lint
-	$(BIN)/pytest -n 2 -m "not patient" --cov=clove --cov-report=term:skip-covered
-	$(BIN)/coverage report --include='*/clove/clustering/*,*/clove/algorithms/*' --fail-under=95
+	$(BIN)/pytest -n 2 -m "not patient" --durations=15 --cov=src/clove/clustering --cov=src/clove/algorithms \
+		--cov-report=term:skip-covered --cov-fail-under=95
 
 test-all: setup lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --hypothesis-profile=thorough
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks

@@ -73,5 +73,9 @@ def test_the_template_is_in_the_wheel(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    inside = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/template/" in name}
+    inside = {
+        Path(name).name
+        for name in zipfile.ZipFile(wheel).namelist()
+        if "deployment/template/" in name
+    }
     assert inside == FILES == {file.name for file in template()}
