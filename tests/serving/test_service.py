@@ -99,7 +99,7 @@ def test_probes_and_models_are_safetensors(web: TestClient, finished: clove.Resu
         ),
         (
             [1.0, -1e200, 1.0, 1.0, 1.0],
-            "losses[1]: Input should be greater than or equal to -10000",
+            "losses[1]: Input should be greater than or equal to 0",
         ),
         ([1.0, 10**400, 1.0, 1.0, 1.0], "losses[1]: Input should be"),
         ("12345", "losses: Input should be a valid list"),
@@ -125,6 +125,7 @@ def test_numbers_that_are_none_are_refused(web: TestClient, word: str) -> None:
     ("body", "status"),
     [
         (b"", 422),
+        (b'{"losses": [1, 2, 3, 4, -1]}', 422),
         (b"[1, 2, 3, 4, 5]", 422),
         (b'{"losses": [1, 2, 3, 4, 5]', 422),
         (b'{"losses": [1, 2, 3, 4, 5], "x": "mine"}', 422),

@@ -150,6 +150,7 @@ def _settings_of(folder: RunFolder, given: Mapping[str, Any]) -> Settings:
             f"the run in {folder.path} is finished: choose another folder (`clove flower run ... "
             "--set out=FOLDER`)"
         )
+    _checked(given)  # names that no run has are an error here, too
     settings = run_folder_settings(folder)
     known = settings.flat()
     for name, value in given.items():

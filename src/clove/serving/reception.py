@@ -69,7 +69,8 @@ class Reception:
     @property
     def lowest(self) -> float | None:
         """The lowest loss that can be compared; None: there is none."""
-        return 0.0 if self.transform in POSITIVE_ONLY else None
+        usual = self.result.settings.loss == "auto"  # of which none is negative
+        return 0.0 if usual or self.transform in POSITIVE_ONLY else None
 
     def place(self, losses: Sequence[float] | np.ndarray) -> Assignments:
         """Return where a newcomer with these losses belongs, as the only row."""

@@ -49,10 +49,12 @@ def _quiet() -> Iterator[None]:
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    log.setLevel(before)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def example(network: nn.Module, inputs: Shape, size: int) -> Tensor:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
 import clove
 from clove.errors import CloveWarning
+from clove.federation.flower.checks import SPARE, most_bytes
 from clove.federation.flower.codec import FORM, NUMBERS, RAW, TENSORS
 
 from .grid import FIRST_NODE, LocalGrid
@@ -284,3 +286,11 @@ def test_what_a_client_cannot_do_it_says(tmp_path: Path) -> None:
     app = clove.flower.client(clove.classification("mlp"), exploding)
     with pytest.warns(CloveWarning, match="client 4, node .* the disk with the data is gone"):
         serve(LocalGrid.of(app, CLIENTS), tmp_path / "run", **{**COMMON, "rounds": 1})
+
+
+def test_a_summary_of_large_samples_is_no_gigantic_answer():
+    template = {"weight": torch.zeros(1, 10)}
+    form = {"vectors": ("float32", (3, 224 * 224 * 3))}
+    asked = 4 * 3 * 224 * 224 * 3
+    assert asked <= most_bytes(template, form) <= asked + SPARE
+    assert most_bytes(template) == 2 * 40 + SPARE

@@ -48,6 +48,32 @@ def test_words_from_a_folder_cannot_break_out_of_the_page(runs: Path, tmp_path: 
     assert known["names"][0] in json.dumps(data_in(page))
 
 
+def test_names_that_are_no_text_are_shown_as_well_as_they_can(runs: Path, tmp_path: Path) -> None:
+    odd = Path(shutil.copytree(runs / "own", tmp_path / "odd"))
+    known = json.loads((odd / "data.json").read_text())
+    known["names"] = ["caf\udce9"] * 6
+    (odd / "data.json").write_text(json.dumps(known))
+    assert write_report([odd], tmp_path / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("metrics.jsonl", "[1]\n"),
+        ("metrics.jsonl", '{"round": 1}\n'),
+        ("data.json", "[]"),
+        ("data.json", '{"names": 5}'),
+    ],
+)
+def test_files_that_hold_something_else_are_an_error_in_words(
+    runs: Path, tmp_path: Path, file: str, content: str
+) -> None:
+    bad = Path(shutil.copytree(runs / "own", tmp_path / "bad"))
+    (bad / file).write_text(content)
+    with pytest.raises(CloveError, match=r"bad.*(damaged|does not hold)"):
+        write_report([bad], tmp_path / "report.html")
+
+
 def test_titles_are_escaped() -> None:
     assert "<title>&lt;b&gt;</title>" in html({"title": "<b>"}, live=True)
 

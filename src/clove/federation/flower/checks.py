@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
@@ -33,9 +34,14 @@ NOT_NEGATIVE = ("counts", "variance")  # what parts of summaries with these name
 SPARE = 1_000_000  # bytes an answer may have beyond two models: losses, summaries
 
 
-def most_bytes(template: Parameters) -> int:
-    """Return how large an answer may be, where this is a stack of one model."""
-    return 2 * stacks.model_bytes(template) + SPARE
+def most_bytes(template: Parameters, summary: Form | None = None) -> int:
+    """Return how large an answer may be, where this is a stack of one model.
+
+    A summary of large samples may be larger than models are.
+    """
+    parts = (summary or {}).values()
+    asked = sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in parts)
+    return max(2 * stacks.model_bytes(template), asked) + SPARE
 
 
 def check_size(content: RecordDict, most: int) -> None:

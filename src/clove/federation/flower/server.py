@@ -227,7 +227,8 @@ class FlowerFederation:
             reason = reason_of(reply.content)
             if reason is not None:
                 raise Misread(reason)
-            check_size(reply.content, most_bytes(self._template))
+            wanted = self._wanted(question)
+            check_size(reply.content, most_bytes(self._template, wanted.summary))
             kind = ANSWER_TO[type(question)] | None
             answer = Reader().value(reply.content, kind, {"clients": client})
             if answer is None and isinstance(question, Train | Gradients):
@@ -235,7 +236,7 @@ class FlowerFederation:
             if answer is None and not isinstance(getattr(question, "models", None), Kept):
                 raise Misread("its answer is empty")
             if answer is not None:  # else it has no model of its own yet
-                check_answer(question, answer, self._wanted(question))
+                check_answer(question, answer, wanted)
                 self._check_known(int(client[0]), answer)
             self._note_memory(question, int(client[0]), reply.content)
             return answer, payload(reply.content)

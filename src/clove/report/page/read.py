@@ -38,7 +38,10 @@ Record = dict[str, Any]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
+SIZES = {
+    **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "BOOL": 1},
+    **{"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1},
+}
 # Where a checkpoint keeps models: the server's, or those that clients keep.
 MODELS = ("/state/models/", "/memory/kept/model/")
 
@@ -279,6 +282,6 @@ def _model_bytes(file: Any, names: set[str]) -> int | None:
     """Return the size of one model, from the shapes of a stack of them."""
     for prefix in MODELS:
         parts = [file.get_slice(name) for name in names if name.startswith(prefix)]
-        if parts:
+        if parts and all(part.get_dtype() in SIZES for part in parts):
             return sum(int(np.prod(p.get_shape()[1:])) * SIZES[p.get_dtype()] for p in parts)
     return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
+from numpy.linalg import LinAlgError
 
 from clove.errors import CloveError
 from clove.extras import require
@@ -35,7 +36,7 @@ def write_report(folders: Sequence[str | Path], path: str | Path) -> Path:
         raise CloveError(f"{target} is a folder: name a file for the report, such as report.html")
     content = html(page_data([Path(folder) for folder in folders]))
     try:
-        write_atomically(target, content.encode())
+        write_atomically(target, content.encode("utf-8", "replace"))
     except OSError as error:
         raise CloveError(f"cannot write the report {target}: {error.strerror}") from error
     return target
@@ -45,6 +46,16 @@ def page_data(folders: Sequence[Path]) -> dict[str, Any]:
     """Return all that a page shows of these folders: of one run, or of several."""
     if not folders:
         raise CloveError("name the folder of a run, or several")
+    try:
+        return _page_data(folders)
+    except (LookupError, TypeError, ValueError, AttributeError, LinAlgError) as error:
+        raise CloveError(
+            f"no page can be made of {', '.join(map(str, folders))}: a file there does not hold "
+            f"what a run writes ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _page_data(folders: Sequence[Path]) -> dict[str, Any]:
     found = [run for folder in folders for run in run_folders(folder) or [folder]]
     runs = [read_run(run) for run in dict.fromkeys(found)]
     if len(runs) == 1 and not is_comparison(folders[0]):
@@ -71,7 +82,7 @@ def html(data: dict[str, Any], live: bool = False) -> str:
 
 def in_a_script(data: Any) -> Markup:
     """Return data as JSON that can stand in an HTML script: nothing in it ends the script."""
-    text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
 
 

@@ -165,7 +165,10 @@ def _listening(host: str, port: int | None) -> socket.socket:
     """Return a socket on a port: the usual one, or any that is free, unless told which."""
     try:
         return socket.create_server((host, PORT if port is None else port))
+    except OverflowError:
+        raise CloveError(f"cannot serve on port {port}: ports go from 0 to 65535") from None
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
             return socket.create_server((host, 0))
-        raise CloveError(f"cannot serve on {host}:{port}: {error.strerror}") from error
+        where = host if port is None else f"{host}:{port}"
+        raise CloveError(f"cannot serve on {where}: {error.strerror}") from error

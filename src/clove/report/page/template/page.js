@@ -235,7 +235,7 @@ function clientsSection() {
       && (text === "" || String(row[0]) === text || (name > 0 && shown(row[name]).toLowerCase().includes(text))));
     if (sorted === UNSORTED) return kept;
     const place = columns.indexOf(sorted), sign = down ? -1 : 1;
-    return kept.toSorted((a, b) => sign * compare(a[place], b[place]));
+    return kept.toSorted((a, b) => compare(a[place], b[place], sign));
   }
   function show() {
     const found = rows(), accuracy = data.columns.indexOf("accuracy");
@@ -282,10 +282,10 @@ function fillChoices(select, { columns, rows }) {
 }
 
 // What is missing comes last, whatever the direction of numbers and words.
-function compare(a, b) {
+function compare(a, b, sign) {
   const missing = (value) => value === null || value === undefined;
   if (missing(a) || missing(b)) return missing(a) - missing(b);
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
 }
 
 function trafficSection() {
