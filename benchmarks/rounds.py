@@ -5,7 +5,8 @@
 Data are made up (random numbers of the right shapes; time does not depend on them). Beside each
 time stands the arithmetic floor: the work's floating-point operations and least memory traffic over
 the rates this machine reaches in a large matrix product and a large copy. Writes a row a run to
-benchmarks/results/NAME.csv and the tables the docs quote to NAME.md.
+benchmarks/results/NAME.csv and the tables the docs quote to NAME.md; rows of shapes that were not
+asked for stay.
 """
 
 from __future__ import annotations
@@ -172,10 +173,10 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
 
 
 def tables(runs: pd.DataFrame) -> str:
-    first = runs.iloc[0]
+    first, dates = runs.iloc[0], ", ".join(sorted(runs["date"].unique()))
     lines = [
         f"Medians over rounds after the first three, milliseconds. Made on {first['machine']} with "
-        f"torch {first['torch']}, clove {first['clove']}, {first['date']}, by "
+        f"torch {first['torch']}, clove {first['clove']}, {dates}, by "
         "`benchmarks/rounds.py`. Data are made up.",
         "",
         "| federation | method | engine | a round | losses | training | server | evaluation | "
@@ -207,7 +208,11 @@ def main() -> None:
     device = find_device(given.device)
     runs = pd.DataFrame([row for name in given.shapes for row in rows_of(name, given, device)])
     RESULTS.mkdir(exist_ok=True)
-    runs.to_csv(RESULTS / f"{given.out}.csv", index=False)
+    kept = RESULTS / f"{given.out}.csv"
+    if kept.exists():
+        known = pd.read_csv(kept)
+        runs = pd.concat([known[~known["shape"].isin(runs["shape"])], runs], ignore_index=True)
+    runs.to_csv(kept, index=False)
     (RESULTS / f"{given.out}.md").write_text(tables(runs))
     print(tables(runs))
 
