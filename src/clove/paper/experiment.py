@@ -116,7 +116,7 @@ def selected(cell: Cell, only: Mapping[str, Any]) -> bool:
 
 
 def _told(settings: Mapping[str, Any], name: str) -> Any:
-    return settings.get(name, "auto" if name == "task" else None)
+    return settings.get(name, "auto")  # what an experiment leaves open
 
 
 def _values(name: str, wanted: Any) -> Sequence[Any]:
