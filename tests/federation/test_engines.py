@@ -9,7 +9,7 @@ from clove.errors import CloveError
 from clove.federation import LocalTraining, Sequential, Vectorized, engines
 from clove.federation.budget import fitting_group, free_bytes, memory_limit
 from clove.federation.engines import Trial, find_device, make_engine
-from clove.federation.stacked import KERNELS
+from clove.federation.layers import KERNELS
 from clove.tasks import classification
 
 from .worlds import (

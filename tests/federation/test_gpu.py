@@ -12,6 +12,7 @@ import torch
 from clove.federation import Evaluate, Extras, Kept, Losses, Seeded, Sequential, Train, Vectorized
 from clove.federation.engines import make_engine
 from clove.federation.graphs import capture
+from clove.federation.layers import ONE_BY_ONE
 from clove.federation.precision import kernels_of
 from clove.tasks import classification
 
@@ -46,6 +47,19 @@ def test_engines_agree_with_each_other_and_with_the_cpu(name):
         models = train_rounds(engine)
         assert all(tensor.is_cuda for tensor in models.values())
         assert_same_models(models, expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["cnn", "cnn with batch norm"])
+def test_client_by_client_on_streams_gives_the_same(name, compiled):
+    task, shape, classes = WORLDS[name]
+    clients = some_clients([16] * 5, shape, classes)
+    engine = Vectorized(clients, task, device="cuda", dtype=torch.float64)
+    engine.stack.use([ONE_BY_ONE] * len(engine.stack.convolutions), ONE_BY_ONE)
+    engine.stack.compiled = compiled
+    many = replace(TRAINING, epochs=3)  # so that captured steps follow each other
+    expected = train_rounds(Sequential(clients, task, dtype=torch.float64), many)
+    assert_same_models(train_rounds(engine, many), expected)
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp with batch norm", "regression"])

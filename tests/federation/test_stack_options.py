@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch.func import grad
 
-from clove.federation import Sequential, Train, Vectorized
+from clove.federation import Losses, Sequential, Train, Vectorized
+from clove.federation.layers import ONE_BY_ONE
 from clove.federation.stacked import can_compile
 
 from .worlds import (
     SGD,
+    WORLDS,
     assert_same_models,
     dense,
     everyone,
@@ -19,9 +21,17 @@ from .worlds import (
     normalised,
     some_clients,
     train_rounds,
+    world,
 )
 
 UNEQUAL = [9, 5, 16, 7]
+
+
+def one_by_one(clients, task, **options):
+    """Return an engine whose convolutions, and what follows them, go client by client."""
+    engine = Vectorized(clients, task, dtype=torch.float64, **options)
+    engine.stack.use([ONE_BY_ONE] * len(engine.stack.convolutions), ONE_BY_ONE)
+    return engine
 
 
 def looking_ahead(learner, parameters, batch, extras):
@@ -66,6 +76,38 @@ def test_a_compiled_network_gives_the_same():
     compiled = Vectorized(some_clients([8] * 3), dense, dtype=torch.float64)
     compiled.stack.compiled = True
     assert_same_models(train_rounds(compiled, SGD), train_rounds(plain, SGD), 1e-8)
+
+
+@pytest.mark.parametrize("sizes", [UNEQUAL, [8] * 3], ids=["padded", "of equal size"])
+@pytest.mark.parametrize("name", ["cnn", "cnn with batch norm"])
+def test_client_by_client_gives_the_same(name, sizes):
+    task, shape, classes = WORLDS[name]
+    clients = some_clients(sizes, shape, classes)
+    assert_same_models(
+        train_rounds(one_by_one(clients, task)),
+        train_rounds(Sequential(clients, task, dtype=torch.float64)),
+        1e-8,
+    )
+
+
+@pytest.mark.parametrize("name", ["cnn", "cnn with batch norm"])
+def test_losses_client_by_client_are_the_same(name):
+    task, clients = world(name)
+    found, expected = (
+        engine.answer(Losses(models_for(engine), everyone(engine))).losses
+        for engine in (one_by_one(clients, task), Sequential(clients, task, dtype=torch.float64))
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_compile(torch.device("cpu")), reason="needs a C++ compiler")
+def test_compiled_client_by_client_gives_the_same():
+    task, shape, classes = WORLDS["cnn with batch norm"]
+    clients = some_clients([8] * 3, shape, classes)
+    compiled = one_by_one(clients, task)
+    compiled.stack.compiled = True
+    assert_same_models(train_rounds(compiled), train_rounds(one_by_one(clients, task)), 1e-8)
 
 
 @pytest.mark.parametrize("kind", [Sequential, Vectorized])

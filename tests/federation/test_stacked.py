@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from clove.federation.layers import KERNELS, Other, PooledConvolution
 from clove.federation.norm import taped
-from clove.federation.stacked import KERNELS, Other, PooledConvolution, StackedNetwork
+from clove.federation.stacked import StackedNetwork
 
 CLIENTS, SAMPLES = 3, 4
 

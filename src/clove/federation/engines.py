@@ -18,11 +18,12 @@ from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
 from clove.federation.budget import fitting_group, memory_limit
+from clove.federation.layers import KERNELS, ONE_BY_ONE
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
 from clove.federation.simulation import Simulation, is_out_of_memory
-from clove.federation.stacked import KERNELS, can_compile
+from clove.federation.stacked import can_compile
 from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
 from clove.federation.work import Work
 from clove.folders import cache_folder, write_atomically
@@ -36,8 +37,12 @@ SEQUENTIAL_CLIENTS = 2
 CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
 USUAL_KERNEL = {"cpu": "channels-last", "cuda": "grouped"}  # from which the trial sets out
-ONE_BY_ONE = 64  # clients: with more, a step of single convolutions is too long to be worth a try
-COMPILING = 60.0  # seconds that compiling takes, about
+MOST_ONE_BY_ONE = 64  # clients: with more, a step of single ones is too long to be worth a try
+COMPILING = {
+    True: 15.0,
+    False: 60.0,
+}  # seconds it takes, about: of one client's run, of the stack's
+COMPILED_GAIN = 1.3  # one by one gains more by compiling than all others: slower by this is faster
 COMPILED_SAVES = 0.3  # share of training time that it saves, about
 
 
@@ -133,7 +138,8 @@ def _compiles(
     if wanted != "auto" or not can_compile(engine.device):
         return wanted == "on"
     steps = np.ceil(engine.train_pool.sizes / training.batch_size).sum() * training.epochs
-    return bool(COMPILED_SAVES * choice.seconds * steps * rounds > COMPILING)
+    lasts = COMPILING[ONE_BY_ONE in choice.kernels]
+    return bool(COMPILED_SAVES * choice.seconds * steps * rounds > lasts)
 
 
 # ------------------------------------------------------------------------------------ the trial
@@ -224,8 +230,10 @@ class Trial:
             choice = replace(choice, group_size=size)
             least = self._seconds(best, size)
         for at in range(len(best)) if self.kernels is None else ():
-            for kernel in (k for k in KERNELS if k != best[at] and self._worth_trying(k, size)):
-                tried = [*best[:at], kernel, *best[at + 1 :]]
+            tries = [[*best[:at], kernel, *best[at + 1 :]] for kernel in KERNELS]
+            if at == 0:  # the whole run: what one layer gains is lost where others are grouped
+                tries.append([ONE_BY_ONE] * len(best))
+            for tried in (one for one in tries if one != best and self._worth_trying(one, size)):
                 seconds = self._seconds(tried, size)
                 if seconds < least:
                     best, least = tried, seconds
@@ -242,17 +250,28 @@ class Trial:
     def compiled(self, choice: EngineChoice) -> EngineChoice:
         """Return the choice for compiled steps, whose best kernels on a GPU are others.
 
-        Compiling takes long, so few are tried: grouped ones, and unfolded from the last layer on.
+        Compiling takes long, so few are tried: grouped ones, and unfolded from the last layer on,
+        and neither where single clients are about as fast.
         """
         known = self.remembered("compiled")
         if known is not None:
             return known
         if self.kernels is None and self.engine.device.type == "cuda":
             with kernels_of(self.engine.precision, self.engine.device):
-                choice = replace(choice, kernels=self._compiled_kernels(choice))
+                kernels = self._one_by_one(choice) or self._compiled_kernels(choice)
+                choice = replace(choice, kernels=kernels)
         choice = replace(choice, compiled=True)
         self.remember("compiled", choice)
         return choice
+
+    def _one_by_one(self, choice: EngineChoice) -> tuple[str, ...]:
+        """Return kernels that run client by client, if they are nearly the fastest uncompiled."""
+        size = min(choice.group_size or self.engine.clients, self.engine.clients)
+        kernels = (ONE_BY_ONE,) * len(choice.kernels)
+        if not kernels or not self._worth_trying(kernels, size):
+            return ()
+        seconds = self._seconds(kernels, size) / TRIAL_STEPS
+        return kernels if seconds <= COMPILED_GAIN * choice.seconds else ()
 
     def _compiled_kernels(self, choice: EngineChoice) -> tuple[str, ...]:
         engine = self.engine
@@ -273,15 +292,15 @@ class Trial:
         engine, given = self.engine, self.models_at_once
         seconds = {}
         for at_once in (0, 1) if given < 0 else (given,):
-            kernels = KERNELS[:2] if engine.stack.convolutions else KERNELS[:1]
+            kernels = (*KERNELS[:2], ONE_BY_ONE) if engine.stack.convolutions else KERNELS[:1]
             for kernel in kernels if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
                 engine.stack.use((), kernel)
                 engine.forget_steps()  # captured with another kernel
                 seconds[at_once, kernel] = _seconds_of_losses(engine, at_once)
         return min(seconds, key=seconds.__getitem__)
 
-    def _worth_trying(self, kernel: str, size: int) -> bool:
-        return size > 1 and (kernel != "one by one" or size <= ONE_BY_ONE)
+    def _worth_trying(self, kernels: Sequence[str], size: int) -> bool:
+        return size > 1 and (ONE_BY_ONE not in kernels or size <= MOST_ONE_BY_ONE)
 
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)
@@ -322,7 +341,7 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"3 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"4 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
             f"{min(self.fits, engine.clients)} {os.cpu_count()} "

@@ -21,7 +21,7 @@ def capture(
     few times on the way; random generators are as they were before.
     """
     random = torch.cuda.get_rng_state(device)
-    graph, side = torch.cuda.CUDAGraph(), _side_stream(device)
+    graph, side = torch.cuda.CUDAGraph(), side_stream(device)
     side.wait_stream(torch.cuda.current_stream())
     try:
         with torch.cuda.stream(side):
@@ -60,5 +60,6 @@ def _renew_generator(device: torch.device) -> None:
     torch.cuda.default_generators[index].graphsafe_set_state(fresh)
 
 
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return a stream beside the current one."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

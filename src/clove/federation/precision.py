@@ -56,7 +56,7 @@ def kernels_of(precision: str, device: torch.device) -> Iterator[None]:
         *(cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.matmul.allow_tf32),
     )
     torch.use_deterministic_algorithms(exact, warn_only=True)
-    cudnn.deterministic, cudnn.benchmark = True, not exact
+    cudnn.deterministic, cudnn.benchmark = exact, not exact
     cudnn.allow_tf32 = matmul.matmul.allow_tf32 = not exact
     try:
         with torch.cuda.device(device):  # streams, graphs and events are those of the current one

@@ -3,296 +3,43 @@
 Samples, activations and parameters of many clients are single tensors. Convolutions of all clients
 are one grouped convolution, whose input has clients and channels on one axis; pooling, activation
 and batch normalisation work on the same tensor, without a copy between layers. Layers that are not
-known here, and networks that are no `nn.Sequential`, go through vmap.
-
-`at` says where the client axis of a tensor is: 0, 1, or None where all clients share it.
+known here, and networks that are no `nn.Sequential`, go through vmap. Where convolutions are large,
+they and what follows them may run client by client instead (see `one_by_one`).
 """
 
 from __future__ import annotations
 
 import shutil
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from itertools import groupby
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from clove.errors import CloveError
-from clove.federation.heads import noting_input, prefix
+from clove.federation.layers import (
+    KERNELS,
+    ONE_BY_ONE,
+    At,
+    Convolution,
+    Elementwise,
+    Flatten,
+    Layer,
+    Linear,
+    Normalisation,
+    Other,
+    PooledConvolution,
+    Pooling,
+    Spread,
+    Stack,
+)
 from clove.federation.norm import Tape, TapedBatchNorm
-
-Stack = Mapping[str, Tensor]
-At = int | None
+from clove.federation.one_by_one import OneByOne, can_run_alone
 
 ELEMENTWISE = (nn.ReLU, nn.Sigmoid, nn.Tanh, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.Dropout)
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
-KERNELS = ("grouped", "channels-last", "unfolded", "one by one")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A tensor of many clients, and where their axis is."""
-
-    tensor: Tensor
-    at: At
-
-    def front(self) -> Tensor:
-        """Return it with the clients' axis first."""
-        assert self.at is not None
-        return self.tensor.movedim(self.at, 0)
-
-    def placed(self, clients: int, axis: int) -> Tensor:
-        """Return it with the axis of so many clients here, also where they share the tensor."""
-        if self.at is None:
-            return self.tensor.unsqueeze(axis).expand(
-                *self.tensor.shape[:axis], clients, *self.tensor.shape[axis:]
-            )
-        return self.tensor.movedim(self.at, axis)
-
-    def second(self) -> Tensor:
-        """Return it with the clients' axis second, after the samples."""
-        assert self.at is not None
-        return self.tensor.movedim(self.at, 1)
-
-
-class Layer(ABC):
-    """One layer of a stacked network."""
-
-    @abstractmethod
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Run it with the parameters of each client."""
-
-
-class Elementwise(Layer):
-    """A layer that treats every number alike, so that axes do not matter to it."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Run the module on the tensor as it is."""
-        return Spread(self.module(x.tensor), x.at)
-
-
-class Flatten(Layer):
-    """Everything of a sample on one axis."""
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Flatten behind samples and clients."""
-        return Spread(x.tensor.flatten(1 if x.at is None else 2), x.at)
-
-
-class Pooling(Layer):
-    """Pooling of images: clients join the channels, or the samples, wherever they stand."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.in_pairs = isinstance(module, nn.MaxPool2d) and _by_two(module)
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Pool each channel by itself."""
-        if self.in_pairs and not x.tensor.is_cuda:  # there torch's own kernel is many times slower
-            return Spread(LargestOfFour.apply(x.tensor), x.at)  # type: ignore[no-untyped-call]
-        if x.at is None:
-            return Spread(self.module(x.tensor), None)
-        sizes = x.tensor.shape[x.at : x.at + 2]
-        return Spread(_split(self.module(x.tensor.flatten(x.at, x.at + 1)), x.at, sizes), x.at)
-
-
-class Linear(Layer):
-    """A matrix for each client."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Multiply each client's samples by its matrix."""
-        if tape.head is not None and self.name == prefix(tape.head):
-            tape.features = x
-        weight, bias = own[f"{self.name}weight"], own.get(f"{self.name}bias")
-        if x.at is None:
-            y = x.tensor @ weight.flatten(0, 1).mT
-            y = y if bias is None else y + bias.flatten()
-            return Spread(_split(y, -1, weight.shape[:2]).movedim(-2, 1), 1)
-        inputs = x.front()
-        between = inputs.shape[1:-1]
-        inputs = inputs.flatten(1, -2)
-        if bias is None:
-            y = torch.bmm(inputs, weight.mT)
-        else:
-            y = torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT)
-        return Spread(_split(y, 1, between), 0)
-
-
-class Convolution(Layer):
-    """A set of filters for each client, by one of `KERNELS`."""
-
-    def __init__(self, module: nn.Conv2d, name: str) -> None:
-        self.module, self.name = module, name
-        self.kernel = self.evaluation_kernel = KERNELS[0]
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Convolve each client's images with its filters."""
-        bias = own.get(f"{self.name}bias")
-        return self.convolve(own[f"{self.name}weight"], bias, x, tape)
-
-    def convolve(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
-        """Convolve with these filters."""
-        clients = len(weight)
-        if x.at is None or clients == 1:
-            return self._shared(weight, bias, x, tape)
-        kernel = self.evaluation_kernel if tape.weight is None else self.kernel
-        if kernel == "one by one":
-            return self._one_by_one(weight, bias, x.front())
-        if kernel == "unfolded":
-            return self._unfolded(weight, bias, x.front())
-        images = x.second().flatten(1, 2)
-        if kernel == "channels-last":
-            images = images.contiguous(memory_format=torch.channels_last)
-        y = self._plain(images, weight.flatten(0, 1), _flat(bias), groups=clients)
-        return Spread(_split(y, 1, (clients, -1)), 1)
-
-    def _plain(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-        module = self.module
-        return F.conv2d(
-            x, weight, bias, module.stride, module.padding, module.dilation, groups=groups
-        )
-
-    def _shared(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
-        """Convolve images that are everybody's: all filters are those of one convolution."""
-        images = x.tensor if x.at is None else x.tensor.squeeze(x.at)
-        if tape.weight is None and self.evaluation_kernel == "channels-last":
-            images = images.contiguous(memory_format=torch.channels_last)
-        y = self._plain(images, weight.flatten(0, 1), _flat(bias))
-        return Spread(_split(y, 1, (len(weight), -1)), 1)
-
-    def _one_by_one(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Spread:
-        biases: Sequence[Tensor | None] = [None] * len(weight) if bias is None else list(bias)
-        parts = [self._plain(*own) for own in zip(x, weight, biases, strict=True)]
-        return Spread(torch.stack(parts, 1), 1)
-
-    def _unfolded(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Spread:
-        """Write out the window under each place of a filter, and multiply matrices."""
-        windows = self._windows(x)  # clients, samples, channels, height, width, rows, columns
-        clients, samples, _, height, width = windows.shape[:5]
-        columns = windows.permute(0, 1, 3, 4, 5, 6, 2).flatten(4).flatten(1, 3)
-        filters = weight.permute(0, 3, 4, 2, 1).flatten(1, 3)
-        y = torch.bmm(columns, filters)
-        y = y if bias is None else y + bias.unsqueeze(1)
-        return Spread(y.view(clients, samples, height, width, -1).movedim(-1, 2), 0)
-
-    def _windows(self, x: Tensor) -> Tensor:
-        assert not isinstance(self.module.padding, str)
-        (top, left), (down, right) = self.module.padding, self.module.stride
-        x = F.pad(x, (left, left, top, top)) if top or left else x
-        rows, columns = self.module.kernel_size
-        return x.unfold(3, rows, down).unfold(4, columns, right)
-
-
-class Normalisation(Layer):
-    """Batch normalisation of each client's own batch."""
-
-    def __init__(self, module: TapedBatchNorm, name: str) -> None:
-        self.module, self.name = module, name
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Normalise by running statistics in evaluation, by those of the real samples else."""
-        if x.at is None or (tape.padded and tape.weight is not None) or self._by_count():
-            return _by_vmap(self.module, self.name, own, x, tape)
-        clients = x.tensor.shape[x.at]
-        mean, variance = (self._running(own, tape, which) for which in ("mean", "var"))
-        training = tape.weight is not None or mean is None
-        y = F.batch_norm(
-            x.second().flatten(1, 2),
-            _flat(mean),
-            _flat(variance),
-            _flat(own.get(f"{self.name}weight")),
-            _flat(own.get(f"{self.name}bias")),
-            training=training,
-            momentum=self.module.momentum or 0.0,
-            eps=self.module.eps,
-        )
-        if training and mean is not None and variance is not None:
-            seen = f"{self.name}num_batches_tracked"
-            tape.updates |= {
-                f"{self.name}running_mean": mean,
-                f"{self.name}running_var": variance,
-                seen: tape.updates.get(seen, own[seen]) + 1,
-            }
-        return Spread(_split(y, 1, (clients, -1)), 1)
-
-    def _by_count(self) -> bool:
-        return self.module.momentum is None
-
-    def _running(self, own: Stack, tape: Tape, which: str) -> Tensor | None:
-        """Return running statistics; in training a copy, which torch then moves on."""
-        name = f"{self.name}running_{which}"
-        latest = tape.updates.get(name, own.get(name))
-        if latest is None or tape.weight is None:
-            return latest
-        return latest.detach().clone()
-
-    def folded(self, own: Stack) -> tuple[Tensor, Tensor]:
-        """Return the scale and shift it comes to in evaluation, `[clients, channels]` each."""
-        mean, variance = own[f"{self.name}running_mean"], own[f"{self.name}running_var"]
-        scale = (variance + self.module.eps).rsqrt()
-        scale = scale * own[f"{self.name}weight"] if f"{self.name}weight" in own else scale
-        shift = -mean * scale
-        return scale, shift + own[f"{self.name}bias"] if f"{self.name}bias" in own else shift
-
-
-class PooledConvolution(Layer):
-    """Convolution, batch normalisation if any, ReLU and max-pooling, in a cheaper order.
-
-    Adding a bias and cutting off below nought change no order between numbers, so the largest of a
-    window can be taken first: the same result but for rounding, from a quarter of the work. In
-    evaluation batch normalisation is a scale and a shift, which join the filters and the bias.
-    """
-
-    def __init__(
-        self, convolution: Convolution, normalisation: Normalisation | None, pool: Pooling
-    ) -> None:
-        self.convolution, self.normalisation, self.pool = convolution, normalisation, pool
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Run all of them."""
-        if self.normalisation is not None and (
-            tape.weight is not None or self.normalisation.module.running_mean is None
-        ):
-            y = self.normalisation(own, self.convolution(own, x, tape), tape)
-            return self.pool(own, Spread(y.tensor.relu(), y.at), tape)
-        weight, shift = self._folded(own)
-        y = self.pool(own, self.convolution.convolve(weight, None, x, tape), tape)
-        if shift is not None:
-            shift = shift if y.at == 1 else shift.unsqueeze(1)  # as wide as the channels' axis
-            y = Spread(y.tensor + shift.to(y.tensor.dtype)[..., None, None], y.at)
-        return Spread(y.tensor.relu(), y.at)
-
-    def _folded(self, own: Stack) -> tuple[Tensor, Tensor | None]:
-        name = self.convolution.name
-        weight, bias = own[f"{name}weight"], own.get(f"{name}bias")
-        if self.normalisation is None:
-            return weight, bias
-        scale, shift = self.normalisation.folded(own)
-        shift = shift if bias is None else shift + bias * scale
-        return weight * scale[..., None, None, None], shift
-
-
-class Other(Layer):
-    """Any other module, by vmap."""
-
-    def __init__(self, module: nn.Module, name: str) -> None:
-        self.module, self.name = module, name
-
-    def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
-        """Map the module over the clients."""
-        return _by_vmap(self.module, self.name, own, x, tape)
 
 
 class StackedNetwork:
@@ -303,15 +50,14 @@ class StackedNetwork:
         self.tape, self.compiled = tape, False
         self.layers = _cheaper(_layers(network, ""))
         self._by_compiler: Callable[..., tuple[Tensor, At, dict[str, Tensor]]] | None = None
+        self._one_by_one: dict[tuple[int, int], OneByOne] = {}
+        self.use(())
 
     @property
     def convolutions(self) -> list[Convolution]:
         """All convolutions, whose kernels may be chosen."""
-        found = [
-            layer.convolution if isinstance(layer, PooledConvolution) else layer
-            for layer in self.layers
-        ]
-        return [layer for layer in found if isinstance(layer, Convolution)]
+        found = [_convolution(layer) for layer in self.layers]
+        return [layer for layer in found if layer is not None]
 
     @property
     def client_axis(self) -> int:
@@ -324,10 +70,31 @@ class StackedNetwork:
             layer.kernel = kernel
         for layer in self.convolutions:
             layer.evaluation_kernel = in_evaluation
+        self._in_training = self._planned(lambda one: one.kernel)
+        self._in_evaluation = self._planned(lambda one: one.evaluation_kernel)
+
+    def _planned(self, kernel: Callable[[Convolution], str]) -> list[Layer]:
+        """Return the layers as they run: those that go client by client joined."""
+        alone, going = [], False
+        for layer in self.layers:
+            convolution = _convolution(layer)
+            chosen = going if convolution is None else kernel(convolution) == ONE_BY_ONE
+            going = chosen and can_run_alone(layer)
+            alone.append(going)
+        plan: list[Layer] = []
+        for going, run in groupby(range(len(alone)), alone.__getitem__):
+            places = list(run)
+            joined = self._joined(places[0], places[-1] + 1) if going else None
+            plan += [joined] if joined else [self.layers[at] for at in places]
+        return plan
+
+    def _joined(self, start: int, end: int) -> OneByOne:
+        """Return the layers from start to end as one, always the same: it may be compiled."""
+        return self._one_by_one.setdefault((start, end), OneByOne(self.layers[start:end]))
 
     def __call__(self, own: Stack, x: Tensor, at: At) -> Spread:
         """Run each client's model over its samples, or over those all share."""
-        if not self.compiled:
+        if not self.compiled or any(isinstance(one, OneByOne) for one in self._in_training):
             return self._run(own, x, at)
         if self._by_compiler is None:
             self._by_compiler = torch.compile(self._run_apart, dynamic=False)
@@ -351,7 +118,9 @@ class StackedNetwork:
 
     def _run(self, own: Stack, x: Tensor, at: At) -> Spread:
         spread = Spread(x, at)
-        for layer in self.layers:
+        for layer in self._in_evaluation if self.tape.weight is None else self._in_training:
+            if isinstance(layer, OneByOne):
+                layer.compiles = self.compiled
             spread = layer(own, spread, self.tape)
         return spread
 
@@ -408,42 +177,9 @@ class OneOfStack(torch.autograd.Function):
         return tuple(one.tensor for one in found), tuple(one.at for one in found)
 
 
-def _by_vmap(module: nn.Module, name: str, own: Stack, x: Spread, tape: Tape) -> Spread:
-    """Run a module for each client by vmap, and take its new statistics off the tape."""
-    mine = {n.removeprefix(name): t for n, t in own.items() if n.startswith(name)}
-    known = {n for n, _ in [*module.named_parameters(), *module.named_buffers()]}
-    mine = {n: t for n, t in mine.items() if n in known}
-    before, weight, axis = tape.updates, tape.weight, tape.at
-
-    def run(
-        one: Stack, sample: Tensor, counts: Tensor | None
-    ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-        tape.updates, tape.weight = {}, counts
-        met: list[Tensor] = []
-        with _noting_head(module, name, tape, met):
-            outputs: Tensor = functional_call(module, dict(one), (sample,))
-        return outputs, dict(tape.updates), met[-1:]
-
-    latest = {n: before.get(name + n, t) for n, t in mine.items()}
-    try:
-        outputs, updates, features = vmap(
-            run, in_dims=(0, x.at, None if weight is None else axis), randomness="different"
-        )(latest, x.tensor, weight)
-    finally:
-        tape.updates, tape.weight = before, weight
-    tape.updates = before | updates
-    if features:
-        tape.features = Spread(features[0], 0)
-    return Spread(outputs, 0)
-
-
-def _noting_head(
-    module: nn.Module, name: str, tape: Tape, met: list[Tensor]
-) -> AbstractContextManager[None]:
-    """Note what goes into the head, if it is in this module and somebody wants to know."""
-    if tape.head is None or not prefix(tape.head).startswith(name):
-        return nullcontext()
-    return noting_input(module.get_submodule(tape.head[len(name) :]), met.append)
+def _convolution(layer: Layer) -> Convolution | None:
+    inner = layer.convolution if isinstance(layer, PooledConvolution) else layer
+    return inner if isinstance(inner, Convolution) else None
 
 
 def _layers(module: nn.Module, name: str) -> list[Layer]:
@@ -471,45 +207,6 @@ def _layer(module: nn.Module, name: str) -> Layer:
     if isinstance(module, TapedBatchNorm):
         return Normalisation(module, name)
     return Other(module, name)
-
-
-def _by_two(module: nn.MaxPool2d) -> bool:
-    """Say whether this pools windows of two by two, each beside the next."""
-    sizes = (module.kernel_size, module.stride)
-    plain = (
-        not module.ceil_mode and module.padding in (0, (0, 0)) and module.dilation in (1, (1, 1))
-    )
-    return plain and all(size in (2, (2, 2)) for size in sizes)
-
-
-class LargestOfFour(torch.autograd.Function):
-    """The largest of each window of two by two; among equals the first has the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Compare columns, then rows."""
-        height, width = (side // 2 * 2 for side in x.shape[-2:])
-        left, right = x[..., :height, :width:2], x[..., :height, 1:width:2]
-        beside = torch.maximum(left, right)
-        upper, lower = beside[..., ::2, :], beside[..., 1::2, :]
-        if x.requires_grad:
-            ctx.save_for_backward(right > left, lower > upper)
-        ctx.shape = x.shape
-        return torch.maximum(upper, lower)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Hand each gradient to where its number came from."""
-        in_right, in_lower = ctx.saved_tensors
-        height, width = in_right.shape[-2], 2 * in_right.shape[-1]
-        covered = ctx.shape[-2:] == (height, width)
-        whole: Tensor = (gradient.new_empty if covered else gradient.new_zeros)(ctx.shape)
-        lower = gradient * in_lower
-        for row, part in ((0, gradient - lower), (1, lower)):
-            right = whole[..., row:height:2, 1:width:2]
-            torch.mul(part, in_right[..., row::2, :], out=right)
-            torch.sub(part, right, out=whole[..., row:height:2, :width:2])
-        return whole
 
 
 def _usual(module: nn.Conv2d) -> bool:
@@ -544,13 +241,3 @@ def _relu_then_max(relu: Layer, pool: Layer) -> bool:
         and isinstance(pool, Pooling)
         and isinstance(pool.module, nn.MaxPool2d)
     )
-
-
-def _split(tensor: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
-    """Make several axes of one."""
-    whole: Tensor = tensor.unflatten(axis, sizes)  # type: ignore[no-untyped-call]
-    return whole
-
-
-def _flat(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.flatten(0, 1)

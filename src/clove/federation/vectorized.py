@@ -25,6 +25,7 @@ from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
 from clove.federation.forwards import Forwards, Found
 from clove.federation.heads import noting_input
+from clove.federation.layers import Spread
 from clove.federation.learner import NetworkLearner, gradients_of
 from clove.federation.norm import Tape, always_by_batch, taped
 from clove.federation.objectives import Batch, Objective, Prediction, task_loss
@@ -33,7 +34,7 @@ from clove.federation.pool import Pool
 from clove.federation.precision import networks_in
 from clove.federation.questions import Summary, Train
 from clove.federation.simulation import Simulation, is_out_of_memory
-from clove.federation.stacked import OneOfStack, Spread, StackedNetwork
+from clove.federation.stacked import OneOfStack, StackedNetwork
 from clove.federation.steps import GroupTraining
 from clove.federation.summaries import is_side_by_side
 from clove.federation.summarise import summary_models
