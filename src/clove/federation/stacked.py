@@ -34,6 +34,7 @@ from clove.federation.layers import (
     Pooling,
     Spread,
     Stack,
+    usual,
 )
 from clove.federation.norm import Tape, TapedBatchNorm
 from clove.federation.one_by_one import OneByOne, can_run_alone
@@ -202,17 +203,11 @@ def _layer(module: nn.Module, name: str) -> Layer:
         return Linear(name)
     if kind in POOLS and not getattr(module, "return_indices", False):
         return Pooling(module)
-    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d and _usual(module):
+    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d and usual(module):
         return Convolution(module, name)
     if isinstance(module, TapedBatchNorm):
         return Normalisation(module, name)
     return Other(module, name)
-
-
-def _usual(module: nn.Conv2d) -> bool:
-    """Say whether all kernels can do this convolution."""
-    plain = module.groups == 1 and module.dilation == (1, 1)
-    return plain and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
 def _cheaper(layers: list[Layer]) -> list[Layer]:
