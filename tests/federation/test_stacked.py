@@ -11,7 +11,6 @@ from torch.func import functional_call, vmap
 
 from clove.federation.layers import (
     KERNELS,
-    Convolution,
     Other,
     PooledConvolution,
     largest_of_four,
@@ -124,16 +123,6 @@ def test_a_network_of_ones_own_making_goes_through_vmap_as_a_whole() -> None:
     plain = Skip().double()
     expected = vmap(lambda p, x: functional_call(plain, p, (x,)))(own, x)
     torch.testing.assert_close(stack(own, x, 0).front(), expected)
-
-
-@pytest.mark.parametrize("options", [{}, {"padding": 1}, {"stride": 2, "bias": False}])
-def test_a_narrow_convolution_is_a_product_of_matrices(options: dict[str, int]) -> None:
-    module = nn.Conv2d(3, 32, 3, **options).double()
-    x = torch.randn(4, 3, 9, 8, dtype=torch.float64, requires_grad=True)
-    found = Convolution(module, "")._as_product(x, module.weight, module.bias)
-    torch.testing.assert_close(found, module(x))
-    (slope,) = torch.autograd.grad(found.square().sum(), x)
-    torch.testing.assert_close(slope, torch.autograd.grad(module(x).square().sum(), x)[0])
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 6), (2, 3, 5, 7), (1, 1, 2, 2)])

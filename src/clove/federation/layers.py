@@ -179,29 +179,11 @@ class Convolution(ImageLayer):
         return Spread(_split(y, 1, (clients, -1)), 1)
 
     def plain(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-        """Convolve as torch does, or by a product of matrices where that is faster on a GPU."""
+        """Convolve as torch does."""
         module = self.module
-        if groups == 1 and x.is_cuda and self._narrow:
-            return self._as_product(x, weight, bias)
         return F.conv2d(
             x, weight, bias, module.stride, module.padding, module.dilation, groups=groups
         )
-
-    @property
-    def _narrow(self) -> bool:
-        """Say whether a filter has fewer weights than there are filters, as for images of colours.
-
-        Kernels for convolutions want channels by the eight, and waste what is not there.
-        """
-        return usual(self.module) and self.module.weight[0].numel() <= self.module.out_channels
-
-    def _as_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Write out the window under each place of a filter; channels come last in memory."""
-        if torch.is_autocast_enabled(x.device.type):  # before the windows, which are many
-            x = x.to(torch.get_autocast_dtype(x.device.type))
-        windows = self._windows(x)  # samples, channels, height, width, rows, columns
-        y = F.linear(windows.permute(0, 2, 3, 1, 4, 5).flatten(3), weight.flatten(1), bias)
-        return y.permute(0, 3, 1, 2)
 
     def _shared(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
         """Convolve images that are everybody's: all filters are those of one convolution."""
