@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import platform
 import tempfile
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
 
 PART = ".part"
+LOCK = ".lock"  # in a folder that a process writes to: which one that is
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of a disk that knows none
 
 # The files of a run's folder.
 SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
@@ -77,7 +83,67 @@ def half_written(folder: Path) -> list[Path]:
 
 def is_empty(folder: Path) -> bool:
     """Say whether a folder holds nothing, or only what was left half written there."""
-    return not folder.is_dir() or set(folder.iterdir()) <= set(half_written(folder))
+    return not folder.is_dir() or set(folder.iterdir()) <= {*half_written(folder), folder / LOCK}
+
+
+@contextmanager
+def held(folder: Path, what: str = "the run folder") -> Iterator[None]:
+    """Have a folder for oneself while writing there; refuse one that another process writes to.
+
+    The system takes the lock off when a process ends in whatever way, so none is ever left behind.
+    A folder that was made for this, and into which nothing was written, goes again.
+    """
+    new = not folder.exists()
+    if not new and not folder.is_dir():
+        raise CloveError(f"{folder} is a file: choose another folder")
+    with plain_errors(folder, what):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _locked(folder / LOCK, what)
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)  # first: whoever is next makes its own
+        file.close()
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _locked(path: Path, what: str) -> TextIO:
+    """Return a file that is locked, and says by whom."""
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            who = file.read().strip() or "another process"
+            file.close()
+            raise CloveError(
+                f"{who} is writing to {what} {path.parent}: wait until it has ended, or end it"
+            ) from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            warnings.warn(
+                f"the disk with {what} {path.parent} knows no locks: see to it that nothing else "
+                "writes there",
+                CloveWarning,
+                stacklevel=2,
+            )
+        if _is_at(file, path):  # else it was just removed by whoever had it
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}")
+            file.flush()
+            return file
+        file.close()
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, killed_at: int = 0) -> None:
         self.moments, self.killed_at = 0, killed_at
-        fsync, open_ = os.fsync, Path.open
+        fsync, open_, unlink = os.fsync, Path.open, Path.unlink
 
         def opened(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
             if mode == "a":
@@ -97,8 +97,12 @@ class Disk:
 
         monkeypatch.setattr(Path, "open", opened)
         monkeypatch.setattr(os, "fsync", lambda handle: (self.moment(), fsync(handle)))
-        # Who is killed does not clean up.
-        monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+
+        def removed(path: Path, missing_ok: bool = False) -> None:
+            if self.moments != self.killed_at:  # who was killed does not clean up
+                unlink(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", removed)
 
     def moment(self) -> None:
         self.moments += 1

@@ -19,12 +19,14 @@ import pytest
 import clove
 from clove.algorithms import ALGORITHMS, FedAvg, find_algorithm
 from clove.errors import CloveError, CloveWarning
+from clove.folders import held
 from clove.runs.build import gather_clients
+from clove.runs.cluster import joined
 from clove.runs.compare import resume_comparison
 from clove.runs.compared import Comparison
 from clove.runs.loop import Standing
 from clove.runs.settings import from_names
-from clove.runs.spread import Apart, Load, Update, work
+from clove.runs.spread import Apart, Load, Run, Update, spread, work
 from tests.runs.small import TINY, MyNet, lasting, own_clients
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'clove-fl[ray]'")
@@ -177,6 +179,21 @@ def test_a_stopped_comparison_goes_on_anywhere(
     assert ("clove", 0, 1) not in told
     assert ("clove", 1, 3) in told
     assert same(out, expected.folder)
+
+
+def test_a_run_that_goes_on_elsewhere_is_left_to_it(cluster: str, tmp_path: Path) -> None:
+    settings = [from_names(**SETTINGS, algorithm=name) for name in METHODS]
+    runs = [Run(one, gather_clients(one), tmp_path / one.algorithm) for one in settings]
+    refused: list[tuple[Sequence[Run], CloveError]] = []
+    with joined(cluster) as here, held(tmp_path / "clove"):
+        stacks = [[run] for run in runs]
+        done = list(spread(stacks, here, lambda *failure: refused.append(failure)))
+    assert [run.home.name for run in done] == ["fedavg"]
+    ((stack, error),) = refused
+    assert stack == [runs[0]]
+    assert f"is writing to the run folder {runs[0].home}" in str(error)
+    with held(tmp_path / "fedavg"):  # it was let go
+        pass
 
 
 @pytest.fixture

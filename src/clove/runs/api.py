@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,13 @@ def run_settings(
     track: Sequence[str] | str = (),
 ) -> Result:
     """Run with settings and clients that are already made."""
-    with threads_restored(), tracked(out, track, watch) as told_all:
+    with held_if_any(out), threads_restored(), tracked(out, track, watch) as told_all:
         return start(prepare(settings, clients), out, told_all)
+
+
+def held_if_any(out: str | Path | None) -> AbstractContextManager[None]:
+    """Have a run's folder for oneself, where it has one."""
+    return nullcontext() if out is None else RunFolder(out).held()
 
 
 def run_settings_together(
@@ -99,10 +105,12 @@ def run_settings_together(
     """
     if len(runs) == 1:
         return [run_settings(*runs[0])]
-    with threads_restored():
+    with ExitStack() as folders, threads_restored():
         prepared = [prepare(settings, clients) for settings, clients, _, _ in runs]
         if not one_shape(prepared):
             return [run_settings(*one) for one in runs]
+        for _, _, out, _ in runs:
+            folders.enter_context(held_if_any(out))
         going = [
             (begin(one), None if out is None else new_folder(out, one), watch)
             for one, (_, _, out, watch) in zip(prepared, runs, strict=True)
@@ -147,17 +155,17 @@ def resume(
 
 def go_on(folder: RunFolder, clients: Clients, watch: Watcher | None = None) -> Result:
     """Go on with an unfinished run whose clients are gathered already."""
-    with threads_restored():
+    with folder.held(), threads_restored():
         return _to_the_end(restored(folder, clients), folder, watch)
 
 
 def go_on_with(prepared: Prepared, folder: RunFolder, watch: Watcher | None = None) -> Result:
-    """Go on with an unfinished run, with a federation that is there."""
+    """Go on with an unfinished run, with a federation that is there, in a folder that is held."""
     return _to_the_end(_at_checkpoint(folder, prepared), folder, watch)
 
 
 def start(prepared: Prepared, out: str | Path | None, watch: Watcher | None = None) -> Result:
-    """Run from the beginning, with a federation that is there."""
+    """Run from the beginning, with a federation that is there, in a folder that is held."""
     folder = None if out is None else new_folder(out, prepared)
     return _to_the_end(begin(prepared), folder, watch)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from clove.folders import (
     CHECKPOINT,
+    LOCK,
     SETTINGS,
     SUMMARY,
     TRACKING,
@@ -43,7 +44,7 @@ def put(folder: Path, files: Files) -> None:
 
 def _files(folder: Path) -> list[Path]:
     """Return a run's own files: its logs stay where they are written."""
-    left, logs = set(half_written(folder)), folder / TRACKING
+    left, logs = {*half_written(folder), folder / LOCK}, folder / TRACKING
     found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in left]
     return [path for path in found if logs not in path.parents]
 

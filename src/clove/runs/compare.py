@@ -15,7 +15,7 @@ from clove.algorithms import find_algorithm, known_algorithms
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
 from clove.federation.engines import find_device
-from clove.folders import COMPARISON, ERRORS, is_empty, plain_errors, write_atomically
+from clove.folders import COMPARISON, ERRORS, held, is_empty, plain_errors, write_atomically
 from clove.runs.api import go_on, run_settings_together, sorted_out
 from clove.runs.build import Clients, gather_clients, simulated_algorithm
 from clove.runs.cluster import joined
@@ -94,10 +94,11 @@ def compare(
         for algorithm in algorithms
         for seed in range(first, first + seeds)
     ]
-    with ExitStack() as held:
-        cluster = None if ray is None else held.enter_context(joined(ray))
+    with ExitStack() as entered:
+        cluster = None if ray is None else entered.enter_context(joined(ray))
+        entered.enter_context(held(folder, "the comparison"))
         _claim(folder, {"algorithms": algorithms, "seeds": seeds, "seed": first, **settings})
-        held.enter_context(closing(logs)).begin()
+        entered.enter_context(closing(logs)).begin()
         contest.begin(algorithms, seeds)
         missing = contest.missing()
         try:
@@ -106,7 +107,7 @@ def compare(
                     contest.make(stack)
             else:
                 spreading = closing(spread(list(missing), cluster, contest.failed))
-                for _ in held.enter_context(spreading):
+                for _ in entered.enter_context(spreading):
                     pass  # each is in its folder
         except _Watching as outside:
             raise outside.error from None
@@ -330,8 +331,6 @@ def _claim(folder: Path, content: dict[str, Any]) -> None:
             if read_json(path) != json.loads(text):
                 raise CloveError(f"{folder} holds another comparison: choose another folder")
             return
-        if folder.exists() and not folder.is_dir():
-            raise CloveError(f"{folder} is a file: choose another folder for the comparison")
         if not is_empty(folder):
             raise CloveError(f"{folder} is not empty: choose another folder for the comparison")
         write_atomically(path, text.encode())

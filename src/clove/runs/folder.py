@@ -10,6 +10,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -31,6 +32,7 @@ from clove.folders import (
     SUMMARY,
     TIMINGS,
     half_written,
+    held,
     is_empty,
     plain_errors,
     write_atomically,
@@ -55,8 +57,6 @@ class RunFolder:
         """
         folder = cls(path)
         with plain_errors(folder.path):
-            if folder.path.exists() and not folder.path.is_dir():
-                raise CloveError(f"{path} is a file: choose another folder for the run")
             if folder.is_run():
                 raise CloveError(
                     f"{path} holds a run already: continue it with `clove resume {path}`, "
@@ -80,6 +80,10 @@ class RunFolder:
                 "its first round has to be started again"
             )
         return folder
+
+    def held(self) -> AbstractContextManager[None]:
+        """Have the folder for oneself, which whoever writes a run must; readers need not."""
+        return held(self.path)
 
     def is_run(self) -> bool:
         """Say whether there is a run here."""

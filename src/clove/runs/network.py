@@ -109,6 +109,18 @@ def run_on_network(
     if options.out is None:
         raise CloveError("a run on Flower needs a folder: set out")
     folder = RunFolder(options.out)
+    with folder.held():
+        return _run_in(folder, grid, given, options, task, watch)
+
+
+def _run_in(
+    folder: RunFolder,
+    grid: Grid,
+    given: Mapping[str, Any],
+    options: Options,
+    task: Task | None,
+    watch: Watcher | None,
+) -> Result:
     if folder.is_run():
         settings, saved = _settings_of(folder, given), folder.checkpoint() or {}
     else:

@@ -27,7 +27,7 @@ from clove.errors import CloveError, CloveWarning, unknown_name
 from clove.federation import Evaluate, LossVectors, Scores, Sequential
 from clove.federation.parameters import count, move, one
 from clove.federation.precision import dtype_of
-from clove.folders import PICTURE, plain_errors, write_atomically
+from clove.folders import LOCK, PICTURE, held, plain_errors, write_atomically
 from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress, Record, drive
 from clove.runs.made import new_folder
@@ -322,11 +322,13 @@ class Result:
             if Path(path).exists():
                 raise CloveError(f"{path} exists already: choose another folder")
             with plain_errors(Path(path)):
-                return Path(shutil.copytree(self.folder, path))
-        folder = new_folder(path, self._progress.prepared)
-        folder.write_all(self._progress)
-        self._folder = folder
-        finish(self)
+                locks = shutil.ignore_patterns(LOCK)
+                return Path(shutil.copytree(self.folder, path, ignore=locks))
+        with held(Path(path)):
+            folder = new_folder(path, self._progress.prepared)
+            folder.write_all(self._progress)
+            self._folder = folder
+            finish(self)
         return folder.path
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,6 +120,7 @@ class _Spread:
         self._sent: dict[int, Any] = {}
         self._standing: dict[Run, Distant] = {}
         self._unwritten: dict[Run, Files] = {}
+        self._folders: dict[Run, ExitStack] = {}  # held from the time a run is sent
         self._written = time.monotonic()
 
     def over(self, stacks: Sequence[Sequence[Run]]) -> Generator[Run, None, None]:
@@ -126,12 +128,30 @@ class _Spread:
         self._tasks = len(pieces)
         try:
             for piece in pieces:
-                self._send(piece)
+                self._begin(piece)
             while self._going:
                 yield from self._hear(self._next())
         finally:
             self._stop()
             self._write()
+            self._let_go(list(self._folders))
+
+    def _begin(self, stack: Sequence[Run]) -> None:
+        """Send runs, unless another process is at one of them."""
+        try:
+            for run in stack:
+                self._folders[run] = ExitStack()
+                self._folders[run].enter_context(RunFolder(run.home).held())
+        except CloveError as error:
+            self._let_go(stack)
+            self._failed(stack, error)
+        else:
+            self._send(stack)
+
+    def _let_go(self, stack: Sequence[Run]) -> None:
+        for run in stack:
+            if run in self._folders:
+                self._folders.pop(run).close()
 
     def _send(self, stack: Sequence[Run]) -> None:
         loads = [self._load(run) for run in stack]
@@ -191,6 +211,8 @@ class _Spread:
             del self._going[worker]
             failure = _failure(error)
             failure.__cause__ = error
+            self._write()
+            self._let_go(stack)
             self._failed(stack, failure)
             return
         if isinstance(update, Apart):
@@ -203,6 +225,7 @@ class _Spread:
         self._take(run, update)
         if update.finished:
             put(run.home, self._unwritten.pop(run))
+            self._let_go([run])
             yield run
 
     def _take(self, run: Run, update: Update) -> None:
