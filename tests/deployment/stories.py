@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -86,4 +86,23 @@ def alive(folder: Path) -> list[str]:
             known = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
             if str(folder).encode() in known and int(entry.name) != os.getpid():
                 found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def names(processes: Iterable[int]) -> list[str]:
+    """Return what these processes are called, as far as they are there."""
+    found = []
+    for number in processes:
+        with suppress(OSError):
+            found.append(Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def living(processes: Iterable[int]) -> list[int]:
+    """Return which of these processes have not ended."""
+    found = []
+    for number in processes:
+        with suppress(OSError):
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+            found += [] if state == "Z" else [number]
     return found

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from clove.deployment.processes import Processes, marked
+from clove.deployment.guard import below
+from clove.deployment.processes import Processes
 from clove.errors import CloveError
 
-from .stories import until
+from .stories import living, until
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-PARENT = f"""
+PARENT_STARTS = f"""
 import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], start_new_session=True)
+child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], start_new_session=True)
+"""
+PARENT = f"""{PARENT_STARTS}
 print("ready", flush=True)
 time.sleep(600)
 """
-linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+LEAVING = f"""{PARENT_STARTS}
+import os
+os._exit(0)
+"""
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a guard of all is had by Linux only")
 
 
 def python(processes: Processes, name: str, code: str) -> None:
@@ -35,8 +43,54 @@ def test_what_a_child_has_started_ends_with_it(tmp_path: Path, monkeypatch) -> N
         python(processes, "parent", PARENT)
         python(processes, "stubborn", STUBBORN)
         processes.wait(lambda: "ready" in processes.log("parent"), "it was ready")
-        assert len(marked(processes.mark)) == 3
-    assert marked(processes.mark) == []
+        guards = [processes[name].pid for name in ("parent", "stubborn")]
+        started = [len(below(one)) for one in guards]
+        every = {*guards, *below(guards[0]), *below(guards[1])}
+    assert started == [2, 1]
+    assert living(every) == []
+
+
+@linux
+def test_who_has_lost_its_parent_and_its_name_ends_too(tmp_path: Path) -> None:
+    """As Ray's agents do: in a session of their own, under another name, with nobody above them."""
+    forgotten = f"""
+import os, subprocess, sys, time
+first = subprocess.Popen([sys.executable, "-c", {LEAVING!r}], start_new_session=True, env={{}})
+first.wait()
+print("ready", flush=True)
+time.sleep(600)
+"""
+    with Processes(tmp_path) as processes:
+        python(processes, "parent", forgotten)
+        processes.wait(lambda: "ready" in processes.log("parent"), "it was ready")
+        every = below(processes["parent"].pid)
+        processes["parent"].terminate()
+        processes["parent"].wait()
+        assert len(every) == 2
+        assert living(every) == []
+
+
+@linux
+def test_what_one_that_ends_by_itself_leaves_behind_ends(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        python(processes, "brief", f"{PARENT_STARTS}\nprint(child.pid, flush=True)")
+        assert processes["brief"].wait() == 0
+        assert living([int(processes.log("brief"))]) == []
+
+
+def test_its_code_is_that_of_the_command(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        python(processes, "refusing", "raise SystemExit(3)")
+        python(processes, "killed", "import os; os.kill(os.getpid(), 9)")
+        assert [processes[name].wait() for name in ("refusing", "killed")] == [3, 137]
+
+
+def test_it_reads_nothing_and_is_interrupted_as_any_other(tmp_path: Path) -> None:
+    code = "import signal, sys; print(sys.stdin.read() == '', signal.getsignal(signal.SIGINT))"
+    with Processes(tmp_path) as processes:
+        python(processes, "curious", code)
+        assert processes["curious"].wait() == 0
+        assert processes.log("curious").startswith("True <built-in function default_int_handler")
 
 
 def test_who_ends_too_early_is_quoted(tmp_path: Path) -> None:
@@ -62,21 +116,24 @@ def test_one_that_should_stay_and_ends_is_an_error(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_parent_that_is_terminated_takes_all_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_parent_that_is_ended_takes_all_with_it(tmp_path: Path, how: signal.Signals) -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from clove.deployment.processes import Processes, end_on_termination
-with end_on_termination(), Processes(Path({str(tmp_path)!r})) as processes:
-    processes.start("child", [sys.executable, "-c", {PARENT!r}], os.environ)
-    processes.wait(lambda: "ready" in processes.log("child"), "it was ready")
-    print(processes.mark, flush=True)
-    processes.outlast("child")
+from clove.deployment import processes
+processes.SECONDS_TO_END = 1.0
+with processes.end_on_termination(), processes.Processes(Path({str(tmp_path)!r})) as started:
+    started.start("child", [sys.executable, "-c", {PARENT!r}], os.environ)
+    started.wait(lambda: "ready" in started.log("child"), "it was ready")
+    print("ready", flush=True)
+    started.outlast("child")
 """
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    mark = parent.stdout.readline().strip()
-    assert len(marked(mark)) == 2
-    parent.terminate()
-    assert parent.wait() != 0
-    until(lambda: marked(mark) == [], "their end")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        every = below(parent.pid)
+        assert len(every) == 3  # the guard, the child, and what that has started
+        parent.send_signal(how)
+        assert parent.wait() != 0
+    until(lambda: living(every) == [], "their end")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from clove import load
+from clove.deployment.guard import below
 from clove.runs.folder import RunFolder
 
-from .stories import alive, command, metrics, project, until
+from .stories import alive, command, living, metrics, names, project, until
 
 pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
 
@@ -23,6 +24,25 @@ def test_simulated_nodes_leave_nothing_behind(tmp_path: Path) -> None:
         assert run.wait() == 0, log.read_text()
     assert metrics(out)[0]["ari"] == 1.0
     assert len(list((out / "memories").iterdir())) == 6  # for a run that is resumed
+    assert alive(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.patient)]
+)
+def test_a_simulation_that_is_stopped_takes_all_of_ray_with_it(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    fed, out, log = project(tmp_path / "fed"), tmp_path / "run", tmp_path / "run.log"
+    settings = ("--set", f"out={out}", "--set", "rounds=50")
+    with command("flower", "run", str(fed), "--nodes", "2", *settings, log=log) as run:
+        # Ray's agents have their own sessions and names: only whose children they are tells.
+        until(lambda: any("Agent" in name for name in names(below(run.pid))), "Ray")
+        every = below(run.pid)
+        run.send_signal(how)
+        assert run.wait() == (130 if how == signal.SIGINT else -how)
+        until(lambda: living(every) == [], "their end")
     assert alive(tmp_path) == []
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clove.deployment.commands import flower_command, flower_environment
 from clove.deployment.flwr import CONFIG, CONNECTION, flwr, flwr_json, home_in, write_connection
-from clove.deployment.processes import LOOPBACK, Processes, answers, free_port
+from clove.deployment.processes import LOOPBACK, Processes, answers, free_port, guarded
 from clove.errors import CloveError, unknown_name
 
 COMPLETED = "finished:completed"
@@ -44,12 +44,10 @@ def run_app(
     number = str(flwr_json("run", *words, home=home)["run-id"])
     with _stopped_if_interrupted(number, named, home):
         # The log ends when the run does.
-        subprocess.run(
-            [flower_command("flwr"), "log", number, *named, "--stream"],
-            env=flower_environment(home),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        log = [flower_command("flwr"), "log", number, *named, "--stream"]
+        pipe, environment = subprocess.PIPE, flower_environment(home)
+        with subprocess.Popen(guarded(log), env=environment, stdin=pipe) as showing:
+            showing.wait()
     found = flwr_json("list", *named, "--run-id", number, home=home)["runs"][0]
     if found["status"] != COMPLETED:
         status, details = found["status"].replace(":", ", "), found["status-details"]

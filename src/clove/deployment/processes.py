@@ -1,26 +1,24 @@
-"""Child processes that never outlive their parent's work."""
+"""Child processes that never outlive their parent, nor does what they have started."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from clove.deployment import guard
 from clove.errors import CloveError
 
 LOOPBACK = "127.0.0.1"
-MARK = "CLOVE_PROCESSES"
-"""An environment variable by which we know a process again that a child of ours has started."""
 SECONDS_TO_START, SECONDS_TO_END = 60.0, 8.0
 LAST_LINES = 15
 
@@ -33,7 +31,6 @@ class Processes:
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs
-        self.mark = secrets.token_hex(16)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Processes:
@@ -52,9 +49,9 @@ class Processes:
         self.logs.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("ab") as file:
             self._running[name] = subprocess.Popen(
-                command,
-                env={**environment, MARK: self.mark},
-                stdin=subprocess.DEVNULL,
+                guarded(command),
+                env=environment,
+                stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us: we take them down in order
@@ -91,22 +88,14 @@ class Processes:
         raise CloveError(f"{name} ended by itself ({code}). {self._last_words(name)}")
 
     def stop(self) -> None:
-        """End all processes: politely, then by force; last what they have left behind."""
+        """End all processes, with what they have started: politely, then by force."""
         for process in reversed(self._running.values()):
             process.terminate()
-        end = time.monotonic() + SECONDS_TO_END
         for process in self._running.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, end - time.monotonic()))
-        for process in self._running.values():
-            process.kill()
-            process.wait()
+            process.wait()  # a guard comes to an end by itself
+            assert process.stdin is not None
+            process.stdin.close()
         self._running.clear()
-        while (left := marked(self.mark)) and time.monotonic() < end + SECONDS_TO_END:
-            for number in left:
-                with suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
-            time.sleep(0.05)
 
     def _last_words(self, name: str) -> str:
         return "It said:\n" + "\n".join(self.log(name).splitlines()[-LAST_LINES:])
@@ -115,14 +104,12 @@ class Processes:
         return self.logs / f"{name}.log"
 
 
-def marked(mark: str) -> list[int]:
-    """Return the ids of living processes that bear a mark (on systems that can tell)."""
-    sign, found = f"{MARK}={mark}".encode(), []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            if sign in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+def guarded(command: Sequence[str]) -> list[str]:
+    """Return a command that ends, with all it has started, when its standard input is closed.
+
+    That is a pipe to us: it is closed when we end, even by force.
+    """
+    return [sys.executable, "-IS", guard.__file__, str(SECONDS_TO_END), *command]
 
 
 @contextmanager
