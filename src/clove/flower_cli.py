@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from clove.errors import CloveError
+from clove.folders import held
 from clove.terminal import given_once, out, plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Federations on a network, by Flower.")
@@ -63,15 +64,14 @@ def up(
 ) -> None:
     """Start a server and nodes on this machine, with TLS and keys, until Ctrl-C."""
     with plain_words(), ExitStack() as stack:
-        from clove.deployment.certificates import Certificates, make_certificates
+        from clove.deployment.certificates import with_keys
         from clove.deployment.network import SERVER, Network
         from clove.deployment.processes import end_on_termination
 
         if nodes < 1:
             raise CloveError(f"nodes must be 1 or more, not {nodes}")
-        keys = Certificates(folder / "certificates")
-        if keys.nodes < nodes:
-            keys = make_certificates(keys.folder, [], nodes, force=True)
+        stack.enter_context(held(folder, "the federation in"))
+        keys = with_keys(folder / "certificates", nodes)
         stack.enter_context(_quietly_ended())
         stack.enter_context(end_on_termination())
         network = stack.enter_context(Network(folder, keys))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from clove.cli import app
-from clove.deployment.certificates import Certificates, make_certificates
+from clove.deployment.certificates import Certificates, make_certificates, with_keys
 from clove.errors import CloveError
 
 pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
@@ -84,6 +84,26 @@ def test_what_is_there_is_not_replaced_unless_forced(tmp_path: Path) -> None:
     assert first.authority.read_bytes() == before
     assert make_certificates(tmp_path, [], nodes=1, force=True).nodes == 1
     assert first.authority.read_bytes() != before
+
+
+def test_more_nodes_get_keys_and_nobody_loses_one(tmp_path: Path) -> None:
+    made = with_keys(tmp_path, 2)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert with_keys(tmp_path, 1).nodes == made.nodes == 2
+    assert with_keys(tmp_path, 4).nodes == 4
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert len(after) == len(before) + 4
+    assert after.items() >= before.items()
+
+
+def test_what_is_there_in_part_is_not_made_anew(tmp_path: Path) -> None:
+    made = with_keys(tmp_path, 1)
+    made.node_public(0).unlink()
+    with pytest.raises(CloveError, match="has no node-0.pub, but the other half"):
+        with_keys(tmp_path, 2)
+    made.authority_key.unlink()
+    with pytest.raises(CloveError, match=r"has no ca.key, .*`clove flower certs .* --force`"):
+        with_keys(tmp_path, 2)
 
 
 @pytest.mark.parametrize("host", ["https://fed.org", "fed.org:8000", "", "-a", "a_b", "fed org"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from clove.deployment.flwr import CONNECTION, called, write_connection
 from clove.deployment.launch import find_server, run_app, simulated_nodes
 from clove.deployment.project import new_project
 from clove.errors import CloveError
+from clove.folders import held
 
 
 def test_a_setting_the_project_does_not_declare_is_refused(tmp_path: Path) -> None:
@@ -91,6 +93,17 @@ def test_commands_that_cannot_be_are_refused_in_a_line(words: list[str], said: s
     done = CliRunner().invoke(app, ["flower", *words])
     assert done.exit_code == 1
     assert said in done.output
+
+
+def test_a_federation_that_is_up_is_not_started_a_second_time(tmp_path: Path) -> None:
+    (tmp_path / "trial.db").write_text("who is registered")
+    with held(tmp_path):
+        done = CliRunner().invoke(app, ["flower", "up", str(tmp_path)])
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    assert f"process {os.getpid()} on" in said
+    assert "is writing to the federation in" in said
+    assert [file.name for file in tmp_path.iterdir()] == ["trial.db"]
 
 
 def test_nodes_to_simulate_must_be_some() -> None:

@@ -65,6 +65,11 @@ class Certificates:
         return self.node_key(number).with_suffix(".pub")
 
     @property
+    def of_the_server(self) -> list[Path]:
+        """The files without which there is no server."""
+        return [self.authority, self.authority_key, self.server, self.server_key]
+
+    @property
     def nodes(self) -> int:
         """How many nodes there are key pairs for."""
         return len(list((self.folder / "nodes").glob("node-*.pub")))
@@ -97,6 +102,32 @@ def make_certificates(
     return made
 
 
+def with_keys(folder: str | Path, nodes: int) -> Certificates:
+    """Return certificates with keys for so many nodes; what is there stays, what lacks is made."""
+    made = Certificates(Path(folder))
+    missing = [file for file in made.of_the_server if not file.exists()]
+    if missing == made.of_the_server:
+        return make_certificates(folder, [], nodes)
+    if missing:
+        raise CloveError(
+            f"{made.folder} has no {missing[0].name}, but other files of a server: put it back, or "
+            f"make all anew by `clove flower certs {made.folder} --force`"
+        )
+    require_flower()
+    with plain_errors(made.folder, "the certificates"):
+        for number in range(nodes):
+            pair = [made.node_key(number), made.node_public(number)]
+            lacks = [file for file in pair if not file.exists()]
+            if lacks == pair:
+                _write_node(made, number)
+            elif lacks:
+                raise CloveError(
+                    f"{made.folder} has no {lacks[0].name}, but the other half of this pair of "
+                    "keys: put it back, or remove the other half for a new pair"
+                )
+    return made
+
+
 def _checked_hosts(hosts: Sequence[str]) -> list[str]:
     """Return the names of the server, each once, with those it has for itself."""
     for host in hosts:
@@ -117,8 +148,8 @@ def _is_address(host: str) -> bool:
 
 
 def _refuse_to_overwrite(made: Certificates, force: bool) -> None:
-    files = [made.authority, made.authority_key, made.server, made.server_key]
-    there = [file for file in [*files, *(made.folder / "nodes").glob("node-*")] if file.exists()]
+    nodes = (made.folder / "nodes").glob("node-*")
+    there = [file for file in [*made.of_the_server, *nodes] if file.exists()]
     if there and not force:
         raise CloveError(
             f"{made.folder} holds certificates already ({there[0].name}): choose another folder, "
