@@ -42,3 +42,16 @@ def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
     extras.require_flower()
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "1"
+
+
+def test_a_clients_process_loads_nothing_that_only_servers_need() -> None:
+    """Flower starts one for every message: what it loads, every exchange costs."""
+    pytest.importorskip("flwr", reason="Flower is not installed")
+    code = (
+        "import sys; import clove; from clove.data import load_dataset, mix;"
+        "mix(load_dataset('digits'), 'label-skew-1', seed=0, clusters=2, clients_per_cluster=2);"
+        "clove.flower.client(clove.classification('mlp'), lambda context: None);"
+        "print({'sklearn', 'scipy', 'pandas', 'matplotlib', 'clove.algorithms'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

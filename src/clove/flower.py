@@ -68,7 +68,10 @@ def client(
 
 
 def know_functions() -> None:
-    """Register the functions of all methods, in whatever process the client's app is run."""
+    """Register the functions of all methods, which loads what their servers need as well.
+
+    That takes longer than all else at the start of a client's process, and most need it never.
+    """
     from clove.algorithms import load_entry_points
 
     load_entry_points()

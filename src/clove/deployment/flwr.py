@@ -47,7 +47,11 @@ def called(*command: str, home: Path | None) -> str:
 
 def flwr_json(*arguments: str, home: Path | None) -> dict[str, Any]:
     """Run `flwr` and return the object it printed."""
-    text = flwr(*arguments, "--format", "json", home=home)
+    return read_json(flwr(*arguments, "--format", "json", home=home), *arguments)
+
+
+def read_json(text: str, *arguments: str) -> dict[str, Any]:
+    """Return the object that `flwr` printed, called with these arguments."""
     found: dict[str, Any] = json.loads(text[text.index("{") :])
     if not found.get("success", False):
         raise CloveError(f"`flwr {' '.join(arguments)}` failed: {found.get('error-message', text)}")

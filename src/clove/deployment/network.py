@@ -13,10 +13,11 @@ from types import TracebackType
 
 from clove.deployment.certificates import Certificates
 from clove.deployment.commands import QUICK, flower_command, flower_environment
-from clove.deployment.flwr import CONNECTION, called, flwr_json, home_in, write_connection
+from clove.deployment.flwr import CONNECTION, called, home_in, write_connection
 from clove.deployment.processes import LOOPBACK, Processes, answers, free_port
 
 SERVER = "superlink"
+ASKING = "nodes-online"
 DATABASE = "trial.db"
 
 
@@ -98,13 +99,11 @@ class Network:
     def wait_for(self, nodes: int) -> None:
         """Wait until this many nodes are there."""
         up = f"{nodes} nodes were up"
+        asking = [sys.executable, "-m", "clove.deployment.online", CONNECTION, str(nodes)]
+        self.processes.start(ASKING, asking, flower_environment(self.home))
+        process = self.processes[ASKING]
         # They share this machine, and each is two starts of Python.
-        self.processes.wait(lambda: self.online() >= nodes, up, pause=0.5, more=5.0 * nodes)
-
-    def online(self) -> int:
-        """Return how many nodes the server sees."""
-        found = flwr_json("supernode", "list", CONNECTION, home=self.home)
-        return sum(node["status"] == "online" for node in found["nodes"])
+        self.processes.wait(lambda: process.poll() == 0, up, more=5.0 * nodes)
 
     def _start(self, name: str, command: str, *options: str) -> None:
         environment = {**QUICK, **flower_environment(self.folder / name), **self._extra}

@@ -20,7 +20,7 @@ from clove.errors import CloveError
 
 LOOPBACK = "127.0.0.1"
 SECONDS_TO_START, SECONDS_TO_END = 60.0, 8.0
-LAST_LINES = 15
+PAUSE, LAST_LINES = 0.1, 15
 
 
 class Processes:
@@ -64,9 +64,7 @@ class Processes:
         """Return what a process has written so far."""
         return self._log(name).read_text(encoding="utf-8", errors="replace")
 
-    def wait(
-        self, ready: Callable[[], bool], what: str, pause: float = 0.1, more: float = 0.0
-    ) -> None:
+    def wait(self, ready: Callable[[], bool], what: str, more: float = 0.0) -> None:
         """Wait until something is ready; if a process ends meanwhile, show its last words.
 
         It may take so many seconds `more` than a single process has to start.
@@ -76,11 +74,11 @@ class Processes:
         alive = {name: one for name, one in self._running.items() if one.poll() is None}
         while not ready():
             for name, process in alive.items():
-                if process.poll() is not None:
+                if process.poll() is not None and not ready():
                     raise CloveError(f"{name} ended before {what}. {self._last_words(name)}")
             if time.monotonic() > end:
                 raise CloveError(f"waited {seconds:.0f} seconds until {what}: see {self.logs}")
-            time.sleep(pause)
+            time.sleep(PAUSE)
 
     def outlast(self, name: str) -> None:
         """Stay for as long as a process runs, which should be until we are interrupted."""
@@ -88,13 +86,18 @@ class Processes:
         raise CloveError(f"{name} ended by itself ({code}). {self._last_words(name)}")
 
     def stop(self) -> None:
-        """End all processes, with what they have started: politely, then by force."""
-        for process in reversed(self._running.values()):
-            process.terminate()
-        for process in self._running.values():
-            process.wait()  # a guard comes to an end by itself
-            assert process.stdin is not None
-            process.stdin.close()
+        """End all processes, with what they have started: politely, then by force.
+
+        The one that was started first ends last: of it the others may want to take their leave.
+        """
+        every = list(self._running.values())
+        for group in (every[1:], every[:1]):
+            for process in group:
+                process.terminate()
+            for process in group:
+                process.wait()  # a guard comes to an end by itself
+                assert process.stdin is not None
+                process.stdin.close()
         self._running.clear()
 
     def _last_words(self, name: str) -> str:

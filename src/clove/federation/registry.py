@@ -50,6 +50,9 @@ class Registry(Generic[Function]):
         """All names, sorted."""
         return sorted(self._known)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
     def made(self, name: str, options: Mapping[str, Any] | None = None) -> Function:
         """Return the function of that name, with these options."""
         if name not in self._known:

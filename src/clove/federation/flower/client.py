@@ -45,7 +45,7 @@ class Client:
     load_data: LoadData
     state_dir: Path | None = None
     device: str = "auto"
-    know_functions: Callable[[], None] = lambda: None  # registers what questions may name
+    know_functions: Callable[[], None] = lambda: None  # registers all that questions may name
 
     def app(self) -> ClientApp:
         """Return the client as Flower runs it, with a function for each kind of question."""
@@ -58,7 +58,6 @@ class Client:
         """Answer a message; what the client cannot do it says, and why."""
         name = message.metadata.message_type.partition(".")[2]
         try:
-            self.know_functions()
             content = (
                 self._hello(context)
                 if name == HELLO
@@ -76,7 +75,7 @@ class Client:
         device = find_device(self.device)
         keeper = Keeper(context.state, self._folder(context, header), device)
         memory = keeper.load(header)
-        reader = Reader(device, (Whole, Held, OneOf), memory.models)
+        reader = Reader(device, (Whole, Held, OneOf), memory.models, self.know_functions)
         question = reader.value(content, kind, {"clients": ALONE})
         if isinstance(getattr(question, "models", None), Received):
             models = {**memory.models, question.models.name: dict(question.models)}

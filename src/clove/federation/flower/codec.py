@@ -161,12 +161,14 @@ class Reader:
     """Turns records back into values of the type asked for, or says what is wrong with them.
 
     `stand_ins` are classes that may stand for a stack of parameters, `held` the stacks a client
-    holds already, by name.
+    holds already, by name. `know_functions` registers all functions that a message may name; it is
+    called where one is named that is not known yet.
     """
 
     device: torch.device = CPU
     stand_ins: tuple[type[Sent], ...] = ()
     held: Mapping[str, Parameters] = field(default_factory=dict)
+    know_functions: Callable[[], None] = lambda: None
 
     def value(self, content: RecordDict, kind: Any, given: Mapping[str, Any] | None = None) -> Any:
         """Return the value; `given` are fields of it that were not sent."""
@@ -285,6 +287,8 @@ class _Reading:
         if not isinstance(name, str) or not isinstance(options, dict):
             raise Misread(f"the function {path} has no name or options")
         plain = {n: self.value(one, Any, f"{path}/{n}") for n, one in options.items()}
+        if name not in REGISTRIES[kind]:
+            self.reader.know_functions()
         return made(kind, name, plain)
 
 
