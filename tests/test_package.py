@@ -119,14 +119,14 @@ WALLS = {
         # For the page, which reads run folders by itself.
         *("jinja2", "markupsafe", "safetensors", "clove.errors", "clove.folders"),
         *("clove.clustering", "clove.extras"),
-        *("starlette", "sse_starlette", "uvicorn", "watchfiles"),  # where they are installed
+        *("clove.web", "starlette", "sse_starlette", "watchfiles"),  # where they are installed
     },
     # Each library only where it is installed.
     "tracking": {"numpy", "PIL", "torch", "tensorboard", "mlflow", "clove.errors", "clove.extras"},
     "serving": {
         *("numpy", "torch", "safetensors", "clove.errors", "clove.clustering", "clove.data"),
         *("clove.federation", "clove.tasks", "clove.runs", "clove.__version__"),
-        *("fastapi", "pydantic", "starlette", "uvicorn"),  # where they are installed
+        *("clove.web", "fastapi", "pydantic", "starlette"),  # where they are installed
     },
     # Flower is called by its commands; the last two only where it is installed.
     "deployment": {"clove.errors", "clove.extras", "clove.folders", "cryptography", "flwr"},

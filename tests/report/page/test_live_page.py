@@ -35,6 +35,7 @@ from clove.report.page.render import page_data
 from clove.report.page.server import COOKIE, Server, application
 from tests.report.page.browser import chromium, opened
 from tests.report.page.conftest import SMALL
+from tests.test_web import needs_ipv6
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -223,10 +224,34 @@ def test_on_this_machine_there_is_no_token_elsewhere_always(copied: Path) -> Non
     assert Server(copied, "127.0.0.1", 0, "mine").address.endswith("?token=mine")
 
 
+def test_the_address_of_another_protocol_is_served_by_the_same_rule(copied: Path) -> None:
+    needs_ipv6()
+    here, everywhere = Server(copied, "::1", 0, None), Server(copied, "::", 0, None)
+    assert here.token is None
+    assert here.address.startswith("http://[::1]:")
+    assert everywhere.token is not None
+    with here.in_background():
+        assert httpx.get(f"{here.address}data.json").json()["kind"] == "run"
+    with everywhere.in_background():
+        port = everywhere.address.rpartition(":")[2].partition("/")[0]
+        for name in ("127.0.0.1", "[::1]"):
+            url = f"http://{name}:{port}/data.json"
+            assert httpx.get(url).status_code == 401
+            allowed = {"Authorization": f"Bearer {everywhere.token}"}
+            assert httpx.get(url, headers=allowed).status_code == 200
+
+
+def test_a_token_of_any_letters_stands_in_the_address(copied: Path) -> None:
+    server = Server(copied, "127.0.0.1", 0, "a b&c")
+    assert server.address.endswith("?token=a%20b%26c")
+    with server.in_background(), httpx.Client() as browser:
+        assert browser.get(server.address, follow_redirects=True).status_code == 200
+
+
 def test_a_port_that_is_taken_is_an_error_only_if_it_was_asked_for(copied: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CloveError, match=f"cannot serve on 127.0.0.1:{port}"):
+        with pytest.raises(CloveError, match=f"cannot listen at 127.0.0.1, port {port}"):
             Server(copied, "127.0.0.1", port, None)
 
 
@@ -260,7 +285,22 @@ def test_ctrl_c_ends_the_command_cleanly_while_somebody_looks(copied: Path) -> N
             assert next(events.iter_lines()).startswith("event: change")
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 0
-        assert "Traceback" not in process.stderr.read()
+        assert process.stderr.read().splitlines() == ["Ctrl-C ends the page, not the run."]
+
+
+def test_ctrl_c_says_nothing_while_a_browser_looks(browser: Browser, copied: Path) -> None:
+    command = [sys.executable, "-m", "clove.cli", "watch", str(copied), "--no-open", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[1]
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(300)  # until it listens for news
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read().splitlines() == ["Ctrl-C ends the page, not the run."]
+        page.close()
 
 
 # ---------------------------------------------------------------------------------- in the browser

@@ -1,37 +1,33 @@
 """A small server for the live page: it only ever answers what there is to read.
 
-On this machine alone it needs no password, but answers only to this machine's names, so that no
-other web page can ask it. Anywhere else it asks for a token, given once with the address.
+Where others can come, the token is given once with the address, and then kept in a cookie.
 """
 
 from __future__ import annotations
 
-import errno
 import secrets
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import uvicorn
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from clove import web
 from clove.errors import CloveError
 from clove.report.page.live import LivePage
 from clove.report.page.render import html, plotly_script
 
 PORT = 8321
-HERE = ("127.0.0.1", "localhost")
 COOKIE = "clove-page"
 A_WEEK = 7 * 24 * 3600
 # What the page may do in a browser: run its own scripts, and ask its own server.
@@ -45,7 +41,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-GRACE = 2  # seconds that connections have to close in
 
 
 def application(live: LivePage, token: str | None = None) -> Starlette:
@@ -65,7 +60,7 @@ def application(live: LivePage, token: str | None = None) -> Starlette:
         kept = {**HEADERS, "Cache-Control": f"private, max-age={A_WEEK}"}
         return Response(plotly_script(), media_type="text/javascript", headers=kept)
 
-    guard = Middleware(Token, token=token) if token else Middleware(TrustedHostMiddleware, HERE)
+    guard = Middleware(Token, token=token) if token else Middleware(web.OnlyHere)
     pages = {"/": page, "/data.json": data, "/events": events, "/plotly.js": plotly}
     return Starlette(
         routes=[Route(path, answer, methods=["GET"]) for path, answer in pages.items()],
@@ -117,58 +112,31 @@ def _bearer(request: Request) -> str:
 # ---------------------------------------------------------------------------------------- serving
 
 
-class Server(uvicorn.Server):
-    """The server with its address; Ctrl-C ends the page's news too."""
+class Server(web.Server):
+    """The server with its address; its end is that of the page's news too."""
 
     def __init__(self, folder: Path, host: str, port: int | None, token: str | None) -> None:
         self.live = LivePage(folder)
-        local = host in HERE
-        self.token = token or (None if local else secrets.token_urlsafe(16))
-        self._socket = _listening(host, port)
-        settings = uvicorn.Config(
-            application(self.live, self.token),
-            log_level="error",
-            ws="none",
-            access_log=False,
-            timeout_graceful_shutdown=GRACE,
-        )
-        super().__init__(settings)
-        name = host if host not in ("0.0.0.0", "::") else socket.gethostname()
-        query = f"?token={self.token}" if self.token else ""
-        self.address = f"http://{name}:{self._socket.getsockname()[1]}/{query}"
+        door = web.door(host, PORT if port is None else port, token, or_any=port is None)
+        super().__init__(application(self.live, door.token), door)
+        self.token = door.token
+        self.address = f"{door.address}/{f'?token={quote(self.token)}' if self.token else ''}"
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """End on a signal."""
         self.live.end()
         super().handle_exit(sig, frame)
 
-    def serve_here(self) -> None:
-        """Serve until Ctrl-C."""
-        with suppress(KeyboardInterrupt):
-            self.run(sockets=[self._socket])
-
     @contextmanager
     def in_background(self, patience: float = 5.0) -> Iterator[None]:
         """Serve for a while; at its end browsers are shown the last there is."""
-        thread = threading.Thread(target=lambda: self.run(sockets=[self._socket]), daemon=True)
+        thread = threading.Thread(target=self.serve_here, daemon=True)
         thread.start()
         try:
             yield
             self.live.end(patience)
         finally:
             self.live.end()
+            self.hush()
             self.should_exit = True
-            thread.join(GRACE + 1)
-
-
-def _listening(host: str, port: int | None) -> socket.socket:
-    """Return a socket on a port: the usual one, or any that is free, unless told which."""
-    try:
-        return socket.create_server((host, PORT if port is None else port))
-    except OverflowError:
-        raise CloveError(f"cannot serve on port {port}: ports go from 0 to 65535") from None
-    except OSError as error:
-        if port is None and error.errno == errno.EADDRINUSE:
-            return socket.create_server((host, 0))
-        where = host if port is None else f"{host}:{port}"
-        raise CloveError(f"cannot serve on {where}: {error.strerror}") from error
+            thread.join(web.GRACE + 1)
