@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from starlette.responses import PlainTextResponse, RedirectResponse
 
 import clove
 from clove.errors import CloveError
@@ -108,6 +109,32 @@ def test_services_that_are_not_there_or_no_services_are_said_so() -> None:
             clove.newcomer(url, x, y)
     with pytest.raises(CloveError, match=r"http://127.0.0.1:9 cannot be reached"):
         clove.newcomer("http://127.0.0.1:9", x, y)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("asked", ["GET /", "POST /newcomers"])
+def test_nobody_is_sent_losses_or_the_token_but_whom_the_user_named(
+    finished: clove.Result, at: At, status: int, asked: str
+) -> None:
+    other: list[Any] = []
+
+    async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            other.append((scope["headers"], await receive()))
+        await PlainTextResponse("{}")(scope, receive, send)
+
+    with at(elsewhere) as there:
+        app = service(Reception(finished), token="sesame")
+
+        async def sends_on(scope: Any, receive: Any, send: Any) -> None:
+            which = f"{scope.get('method')} {scope.get('path')}"
+            answer = RedirectResponse(f"{there}/trap", status) if which == asked else app
+            await answer(scope, receive, send)
+
+        with at(sends_on) as url, pytest.raises(CloveError) as said:
+            clove.newcomer(url, *digits_of((2, 3)), token="sesame")
+    assert str(said.value).startswith(f"{url} sends on to '{there}/trap', and nothing was sent")
+    assert other == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import urljoin
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,8 +51,9 @@ def newcomer(
 ) -> Placed:
     """Find the model for these data at a service (`clove serve`), without showing them.
 
-    What is sent are the losses of the service's probe models, measured here. A run with a network
-    of its own needs that as `task`.
+    What is sent are the losses of the service's probe models, measured here, and they go to that
+    address alone: a service that sends on elsewhere is an error. A run with a network of its own
+    needs that as `task`.
     """
     desk = _Desk(url.rstrip("/"), token, timeout)
     with desk.understood():
@@ -123,6 +125,16 @@ def _fitting(state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
     return state
 
 
+class _Staying(HTTPRedirectHandler):
+    """Follows nobody elsewhere: losses and token are for the address that the user gave."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Leave the answer as it is, which makes it an error that says where it leads."""
+
+
+_STAYING = build_opener(_Staying)
+
+
 @dataclass(frozen=True)
 class _Desk:
     """The service, as seen from outside."""
@@ -151,14 +163,24 @@ class _Desk:
         body = None if content is None else json.dumps(content, allow_nan=False).encode()
         request = Request(self.url + path, body, headers)
         try:
-            with urlopen(request, timeout=self.timeout) as reply:
+            with _STAYING.open(request, timeout=self.timeout) as reply:
                 whole: bytes = reply.read()
                 return whole
         except HTTPError as error:
+            if 300 <= error.code < 400:
+                raise CloveError(self._sent_on(error)) from None
             raise CloveError(f"{self.url} refuses: {_detail(error)}") from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise CloveError(f"{self.url} cannot be reached: {reason}") from None
+
+    def _sent_on(self, error: HTTPError) -> str:
+        """Say where a service sends on, and that nothing was sent there."""
+        where = urljoin(error.url, error.headers.get("Location", ""))
+        return (
+            f"{self.url} sends on to {where!r}, and nothing was sent there: if it is the service "
+            "you mean, give its address"
+        )
 
     @contextmanager
     def understood(self) -> Iterator[None]:
