@@ -20,13 +20,14 @@ from clove.extras import require
 from clove.folders import write_atomically
 from clove.report.page.data import run_page
 from clove.report.page.read import failures, is_comparison, is_going_on, read_run, run_folders
-from clove.report.style import COLOURS
+from clove.report.style import COLOURS, ON_DARK
 
 # Shapes of true groups, as Plotly names them; in the order of the house style's markers.
 SYMBOLS = (
     *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"),
     *("triangle-left", "triangle-right", "star", "pentagon", "hexagon"),
 )
+LOOK = {"colours": {"light": COLOURS, "dark": ON_DARK}, "symbols": SYMBOLS}
 
 
 def write_report(folders: Sequence[str | Path], path: str | Path) -> Path:
@@ -71,7 +72,7 @@ def html(data: dict[str, Any], live: bool = False) -> str:
     page: str = _template().render(
         title=data["title"],
         data=in_a_script(data),
-        look=in_a_script({"colours": COLOURS, "symbols": SYMBOLS}),
+        look=in_a_script(LOOK),
         css=Markup(asset("page.css")),
         script=Markup(asset("charts.js") + asset("page.js")),
         plotly="" if live else packed_plotly(),

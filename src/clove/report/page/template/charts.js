@@ -9,9 +9,9 @@ const ofPage = (name) => getComputedStyle(document.documentElement).getPropertyV
 const isDark = () => ofPage("color-scheme") === "dark";
 
 function colour(index) {
-  if (index < 0) return ofPage("--line");
-  const found = LOOK.colours[index % LOOK.colours.length];
-  return found === "#000000" && isDark() ? "#f2f2f2" : found;
+  if (index < 0) return ofPage("--soft");
+  const colours = LOOK.colours[isDark() ? "dark" : "light"];
+  return colours[index % colours.length];
 }
 const symbol = (index) => LOOK.symbols[index % LOOK.symbols.length];
 const glyph = (index) => GLYPHS[index % GLYPHS.length];
