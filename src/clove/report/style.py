@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# For white paper and for dark screens, in the same order. Every colour stands out from its background
-# by 3 to 1 (WCAG 1.4.11). The first are of Okabe and Ito's hues, as far apart in lightness as that
-# leaves room for: distinct for colour-blind readers. The others are less so, and lines come dashed.
+# For white paper and for dark screens, in the same order. Every colour stands out from its
+# background by 3 to 1 (WCAG 1.4.11). The first are of Okabe and Ito's hues, as far apart in
+# lightness as that leaves room for: distinct for colour-blind readers. The others are less so, and
+# lines come dashed.
 COLOURS = (
     *("#003F7F", "#A02000", "#00884D", "#7A2A5A", "#C27700", "#0092E1", "#000000"),
     *("#EE0DA2", "#679A48", "#82582D", "#2205AA", "#875BF8", "#245335", "#74161C", "#182139"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clove.report.page.read import read_run
-from clove.report.page.render import page_data, write_report
+from clove.report.page.render import LOOK, page_data, write_report
 from tests.report.page.browser import DESKTOP, PHONE, chromium, opened
 from tests.report.page.conftest import KINDS
 
@@ -157,6 +159,61 @@ def test_the_best_of_a_comparison_is_bold(browser: Browser, reports: Path) -> No
         assert page.locator("#pareto .legend li").all_inner_texts() == [
             f"{mark} {name}" for mark, name in zip("●■▲", ("clove", "ifca", "fedavg"), strict=True)
         ]
+
+
+@pytest.fixture(scope="module")
+def many(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of runs that differ in several settings, with long values."""
+    home = tmp_path_factory.mktemp("many")
+    folders = []
+    for number, kind in enumerate(("clove", "clove", "some", "ifca", "fedavg", "local")):
+        folders.append(Path(shutil.copytree(runs / kind, home / f"{number}")))
+        file = folders[-1] / "settings.toml"
+        words = file.read_text().replace('variant = "paper"', f'variant = "{number}{"x" * 80}"')
+        file.write_text(words.replace("batch_size = 10", f"batch_size = {10 + number}"))
+    return write_report(folders, home / "many.html")
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_long_names_are_neither_cut_nor_written_over_each_other(
+    browser: Browser, many: Path, size: tuple[int, int]
+) -> None:
+    with opened(browser, many.as_uri(), size=size) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        names = page.locator("#table td.name")
+        assert names.count() == 6
+        for place in range(6):
+            assert len(names.nth(place).inner_text()) < 40
+            assert "xxxx" in str(names.nth(place).get_attribute("title"))
+        assert page.locator("#apart tbody tr").count() == 6
+        chart = page.locator("#pareto .chart .bg").first.bounding_box()
+        assert chart is not None
+        boxes = [one.bounding_box() for one in page.locator("#pareto .textpoint text").all()]
+        shown = [box for box in boxes if box and box["width"]]
+        assert shown, "there is room for some"
+        for box in shown:
+            assert chart["x"] <= box["x"]
+            assert box["x"] + box["width"] <= chart["x"] + chart["width"]
+        for one, other in combinations(shown, 2):
+            assert (
+                one["x"] + one["width"] <= other["x"]
+                or other["x"] + other["width"] <= one["x"]
+                or one["y"] + one["height"] <= other["y"] + 2
+                or other["y"] + other["height"] <= one["y"] + 2
+            )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_theme_has_its_own_colours(browser: Browser, reports: Path, theme: str) -> None:
+    with opened(browser, (reports / "clove.html").as_uri(), dark=theme == "dark") as page:
+        drawn = plotted(page, "vectors")["marker"]["color"]
+        assert set(drawn) <= set(LOOK["colours"][theme])  # type: ignore[index]
+
+
+def test_lines_look_in_the_legend_as_in_the_chart(page: Page) -> None:
+    code = "all => all.map(one => getComputedStyle(one).borderTopStyle)"
+    styles = page.eval_on_selector_all("#traffic .swatch", code)
+    assert styles == ["solid", "dashed", "dotted"]
 
 
 def test_everything_to_be_used_has_a_name_for_screen_readers(page: Page) -> None:

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 import clove
 from clove.cli import app
+from clove.errors import CloveWarning
 from clove.report.page.data import run_page, shown_clients
 from clove.report.page.read import read_run
-from tests.report.page.conftest import KINDS
+from tests.report.page.conftest import KINDS, SMALL
 
 
 def page(path: Path) -> dict[str, Any]:
@@ -166,3 +167,45 @@ def test_a_client_that_came_later_is_in_no_cluster_before(runs: Path) -> None:
     found = run_page(replace(read, records=[first, *read.records[1:]], data={}, vectors={}))
     late = found["membership"]["clients"].index(8)
     assert found["membership"]["models"][late][0] == -1
+
+
+def wild(folder: Path, **settings: Any) -> dict[str, Any]:
+    """Return the page of a run whose steps are far too long."""
+    with pytest.warns(CloveWarning, match="diverged"):
+        clove.run(**{**SMALL, "optimizer": "sgd", "rounds": 2, **settings}, out=folder)
+    return page(folder)
+
+
+def test_a_run_whose_clients_diverged_says_so(tmp_path: Path) -> None:
+    found = wild(tmp_path / "wild", algorithm="fedavg", learning_rate=1e18)
+    said = next(words for words in found["remarks"] if "diverges" in words)
+    assert said.startswith("In 2 of 2 rounds fewer clients took part than were asked (in round 1: ")
+    assert said.endswith("A smaller learning rate than 1e+18 may help.")
+
+
+def test_a_run_whose_losses_are_no_numbers_says_so(runs: Path) -> None:
+    read = read_run(runs / "clove")
+    assert read.scores is not None
+    lost = [
+        {**one, "test_loss": one["test_loss"] if one["round"] < 3 else None} for one in read.records
+    ]
+    loss = np.where(np.arange(9) < 4, np.nan, read.scores.loss)
+    found = run_page(replace(read, records=lost, scores=replace(read.scores, loss=loss)))
+    said = next(words for words in found["remarks"] if "diverged" in words)
+    assert "(in 2 of 4 rounds, first in round 3, at the end those of 4 of 9 clients)" in said
+    assert figures(found)["accuracy"] == figures(page(runs / "clove"))["accuracy"]
+
+
+def test_a_run_that_did_not_diverge_says_nothing_of_it(runs: Path) -> None:
+    for kind in KINDS:
+        assert not any("diverge" in words for words in page(runs / kind)["remarks"])
+
+
+def test_nobody_is_served_worse_than_who_has_no_loss(runs: Path) -> None:
+    read = read_run(runs / "reconstruction")
+    assert read.scores is not None
+    loss = read.scores.loss.copy()
+    loss[4] = np.nan
+    found = run_page(replace(read, scores=replace(read.scores, loss=loss)))
+    assert found["clients"]["rows"][0][0] == read.scores.clients[4]
+    assert "at the end those of 1 of 9 clients" in " ".join(found["remarks"])

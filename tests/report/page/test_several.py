@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clove.report.page.names import MOST_LETTERS, Kind, apart_table, kinds
 from clove.report.page.read import RunRead, read_run, run_folders
 from clove.report.page.render import page_data
-from clove.report.page.several import by_name, curve, pareto, several_page, summary
+from clove.report.page.several import curve, pareto, several_page, summary
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def compared(comparison: Path) -> list[RunRead]:
 
 
 def test_runs_that_differ_in_their_seed_are_one_curve_with_a_band(compared: list[RunRead]) -> None:
-    named = by_name(compared)
+    named = {kind.name: kind.runs for kind in kinds(compared)}
     assert {name: len(mine) for name, mine in named.items()} == {"clove": 2, "ifca": 2, "fedavg": 2}
     found = curve("clove", named["clove"])["accuracy"]
     finals = [run.records[-1]["accuracy"] for run in named["clove"]]
@@ -48,10 +49,75 @@ def test_a_finished_runs_figures_are_those_of_its_summary(compared: list[RunRead
         assert found == {key: noted[key] for key in found}
 
 
-def test_settings_that_differ_stand_in_the_names(runs: Path) -> None:
-    names = list(by_name([read_run(runs / "clove"), read_run(runs / "some")]))
-    assert len(names) == 2
-    assert all("participation=" in name and "transform=" in name for name in names)
+def varied(like: RunRead, **settings: Any) -> RunRead:
+    """Return a run as if it had been made with other settings of training."""
+    return replace(like, settings={**like.settings, "training": {"batch_size": 10, **settings}})
+
+
+def names(*runs: RunRead) -> list[str]:
+    return [kind.name for kind in kinds(runs)]
+
+
+def test_a_name_says_the_fewest_settings_that_tell_runs_of_a_method_apart(
+    compared: list[RunRead],
+) -> None:
+    clove, other = compared[0], compared[2]
+    assert other.algorithm == "ifca"
+    assert names(varied(clove, momentum=0.1), varied(other, momentum=0.2)) == ["clove", "ifca"]
+    both = [varied(clove, momentum=m, weight_decay=m / 10, nesterov=m > 0.1) for m in (0.1, 0.2)]
+    assert names(*both) == ["clove (momentum=0.1)", "clove (momentum=0.2)"]
+    grid = [varied(clove, momentum=m, batch_size=b) for m in (0.1, 0.2, 0.3) for b in (10, 20)]
+    assert names(*grid)[0] == "clove (momentum=0.1, batch_size=10)"
+    assert len(set(names(*grid))) == 6
+
+
+def test_what_a_setting_adds_to_runs_that_lack_it_is_told(compared: list[RunRead]) -> None:
+    plain, more = varied(compared[0]), varied(compared[0], more=3)
+    assert names(plain, more) == ["clove", "clove (more=3)"]
+
+
+def test_names_stay_short_whatever_differs(compared: list[RunRead]) -> None:
+    long = "x" * 200
+    cut = names(varied(compared[0], words=long + "a"), varied(compared[0], words=long + "b"))
+    assert cut[0] != cut[1]
+    assert all(len(name) < len("clove (words=) 1") + MOST_LETTERS + 1 for name in cut)
+    places = [f"{number:04b}" for number in range(16)]
+    many = [varied(compared[0], **dict(zip("abcd", map(int, one), strict=True))) for one in places]
+    assert names(*many) == [f"clove {number}" for number in range(1, 17)]
+
+
+def test_all_that_differs_stands_beside_the_name(runs: Path) -> None:
+    found = kinds([read_run(runs / "clove"), read_run(runs / "some")])
+    assert [kind.name for kind in found] == [
+        f"clove (evaluate_every={number})" for number in (1, 2)
+    ]
+    assert set(found[0].apart) == {"evaluate_every", "participation", "transform"}
+    assert "transform=log" in found[1].whole
+    table = apart_table(found)
+    assert table["titles"] == ["run", *found[0].apart]
+    assert table["rows"][1] == [found[1].name, *found[1].apart.values()]
+    page = page_data([runs / "clove", runs / "some"])
+    assert page["names"] == {kind.name: kind.whole for kind in found}
+    assert page["apart"] == table
+
+
+def test_where_nothing_differs_nothing_is_said_of_it(comparison: Path) -> None:
+    found = page_data([comparison])
+    assert found["apart"]["rows"] == []
+    assert found["names"] == {name: name for name in ("clove", "ifca", "fedavg")}
+
+
+settings_of_runs = st.lists(
+    st.dictionaries(st.sampled_from("abcde"), st.integers(0, 2)), min_size=1, max_size=8
+)
+
+
+@given(many=settings_of_runs)
+def test_every_kind_has_a_name_of_its_own(compared: Any, many: list[dict[str, int]]) -> None:
+    found: list[Kind] = kinds([varied(compared[0], **one) for one in many])
+    assert len({kind.name for kind in found}) == len(found)
+    assert sum(len(kind.runs) for kind in found) == len(many)
+    assert len(found) == len({tuple(sorted(one.items())) for one in many})
 
 
 def test_a_run_named_by_itself_beside_a_comparison_is_counted_once(comparison: Path) -> None:
@@ -77,6 +143,13 @@ def test_runs_that_have_only_begun_have_a_page(compared: list[RunRead]) -> None:
     found = several_page([replace(run, records=[], finished=False) for run in compared])
     assert found["curves"] == []
     assert found["pareto"] is None
+
+
+def test_runs_that_diverged_are_told_in_words(compared: list[RunRead]) -> None:
+    lost = [{**record, "test_loss": None} for record in compared[0].records]
+    found = several_page([replace(compared[0], records=lost), *compared[1:]])
+    assert any("diverged in 1 of 6 runs (clove)" in words for words in found["remarks"])
+    assert not any("diverged" in words for words in several_page(compared)["remarks"])
 
 
 Points = list[tuple[int, float]]

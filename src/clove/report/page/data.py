@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from clove.folders import SETTINGS
 from clove.report.numbers import brief, duration, megabytes, percent
 from clove.report.page.costs import references
-from clove.report.page.read import Indices, RunRead
+from clove.report.page.read import Indices, Record, RunRead
 from clove.report.page.vectors import loss_vectors, nearest_groups
 
 MOST_SHOWN = 300  # clients in pictures
@@ -131,6 +132,7 @@ def remarks(run: RunRead, shown: Indices) -> list[str]:
         found.append("No round is finished yet.")
     elif not run.finished:
         found.append("The run is not finished: figures are those of the rounds done so far.")
+    found += _troubles(run)
     if len(shown) < run.clients:
         found.append(
             f"Pictures show {len(shown)} of {run.clients} clients, drawn evenly from all clusters; "
@@ -143,6 +145,33 @@ def remarks(run: RunRead, shown: Indices) -> list[str]:
             f"{run.algorithm} gives each client a model of its own: there are no clusters."
         )
     return found
+
+
+def _troubles(run: RunRead) -> list[str]:
+    """Return what went wrong in training, as far as figures show it."""
+    found, rate = [], run.setting("learning_rate")
+    if run.diverged:
+        found.append(
+            f"Training diverged: losses are no finite numbers ({run.diverged}), and figures made "
+            f"of them are missing. A smaller learning rate than {rate} may help."
+        )
+    short = _short_rounds(run)
+    if short:
+        first = short[0]
+        found.append(
+            f"In {len(short)} of {len(run.records)} rounds fewer clients took part than were asked "
+            f"(in round {first['round']}: {first['participants']}): where a client's training "
+            f"diverges, it is left out. A smaller learning rate than {rate} may help."
+        )
+    return found
+
+
+def _short_rounds(run: RunRead) -> list[Record]:
+    """Return rounds in which a simulation missed clients that it did not choose to."""
+    if run.setting("engine") == "flower" or float(run.setting("stragglers", 0.0)):
+        return []
+    asked = max(1, ceil(float(run.setting("participation", 1.0)) * run.clients - 1e-9))
+    return [record for record in run.records if record["participants"] < asked]
 
 
 # ------------------------------------------------------------------------------------------ figures
@@ -281,8 +310,9 @@ def _worst_first(run: RunRead) -> list[tuple[int, int | None]]:
     scores = run.scores
     if scores is None:
         return [(client, None) for client in range(min(run.clients, MOST_ROWS))]
-    worst = scores.loss if scores.accuracy is None else -scores.accuracy
-    order = np.lexsort((scores.clients, -scores.loss, -worst))[:MOST_ROWS]
+    loss = np.nan_to_num(scores.loss, nan=np.inf)  # nobody is served worse than by no number
+    worst = loss if scores.accuracy is None else -scores.accuracy
+    order = np.lexsort((scores.clients, -loss, -worst))[:MOST_ROWS]
     return [(int(scores.clients[place]), int(place)) for place in order]
 
 
@@ -348,12 +378,13 @@ def times(run: RunRead) -> dict[str, Any] | None:
 def settings(run: RunRead) -> dict[str, dict[str, str]]:
     """Return all settings as words, by section."""
     return {
-        section: {name: _word(value) for name, value in values.items() if name != "command"}
+        section: {name: word(value) for name, value in values.items() if name != "command"}
         for section, values in run.settings.items()
     }
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """Return a setting's value as words."""
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

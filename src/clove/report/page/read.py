@@ -101,7 +101,18 @@ class RunRead:
     @property
     def measured(self) -> Record:
         """The last round whose models were evaluated."""
-        return next((r for r in reversed(self.records) if r["test_loss"] is not None), {})
+        return next((r for r in reversed(self.records) if was_measured(r)), {})
+
+    @property
+    def diverged(self) -> str | None:
+        """Where losses are no finite numbers, in words; None if they are."""
+        rounds = [record for record in self.records if was_measured(record)]
+        bad = [record["round"] for record in rounds if record["test_loss"] is None]
+        loss = np.zeros(0) if self.scores is None else self.scores.loss
+        lost = int((~np.isfinite(loss)).sum())
+        whose = [f"at the end those of {lost} of {len(loss)} clients"] if lost else []
+        since = [f"in {len(bad)} of {len(rounds)} rounds, first in round {bad[0]}"] if bad else []
+        return ", ".join([*since, *whose]) or None
 
     @property
     def stability_round(self) -> int | None:
@@ -118,6 +129,11 @@ class RunRead:
     def grouped(self) -> bool:
         """Whether the method says of itself that it makes groups of clients."""
         return any("clusters" in record or record["ari"] is not None for record in self.records)
+
+
+def was_measured(record: Record) -> bool:
+    """Say whether models were evaluated in a round; losses that are no numbers are not noted."""
+    return record["test_loss"] is not None or record["accuracy"] is not None
 
 
 # ---------------------------------------------------------------------------------------- folders

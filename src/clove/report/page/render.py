@@ -28,6 +28,7 @@ SYMBOLS = (
     *("triangle-left", "triangle-right", "star", "pentagon", "hexagon"),
 )
 LOOK = {"colours": {"light": COLOURS, "dark": ON_DARK}, "symbols": SYMBOLS}
+SCRIPTS = ("charts.js", "several.js", "page.js")
 
 
 def write_report(folders: Sequence[str | Path], path: str | Path) -> Path:
@@ -74,7 +75,7 @@ def html(data: dict[str, Any], live: bool = False) -> str:
         data=in_a_script(data),
         look=in_a_script(LOOK),
         css=Markup(asset("page.css")),
-        script=Markup(asset("charts.js") + asset("page.js")),
+        script=Markup("".join(map(asset, SCRIPTS))),
         plotly="" if live else packed_plotly(),
         live=live,
     )

@@ -9,20 +9,19 @@ import numpy as np
 
 from clove.report.numbers import brief
 from clove.report.page.data import data_title, settings, status
+from clove.report.page.names import apart_table, kinds
 from clove.report.page.read import RunRead
 from clove.report.tables import cells, figures
 
 CURVES = ("accuracy", "test_loss", "ari")
-# Settings in which runs may differ and still be seeds of one thing, or methods on one footing.
-APART = ("seed", "algorithm")
-UNTOLD = ("machine", "made")
 
 
 def several_page(
     runs: Sequence[RunRead], failures: Sequence[Mapping[str, str]] = (), complete: bool = True
 ) -> dict[str, Any]:
     """Return all that the page of several runs shows; `complete`: no more of them will come."""
-    named = by_name([run for run in runs if run.records])
+    found = kinds([run for run in runs if run.records])
+    named = {kind.name: kind.runs for kind in found}
     table = figures([summary(name, run) for name, mine in named.items() for run in mine])
     titles, rows = cells(table) if named else ([], [])
     return {
@@ -32,7 +31,9 @@ def several_page(
         "status": several_status(runs, complete),
         "remarks": several_remarks(runs),
         "failures": [dict(failure) for failure in failures],
+        "names": {kind.name: kind.whole for kind in found},
         "table": {"titles": titles, "rows": rows},
+        "apart": apart_table(found),
         "curves": [curve(name, mine) for name, mine in named.items()],
         "pareto": pareto(named),
         "runs": [run_row(name, run) for name, mine in named.items() for run in mine],
@@ -61,48 +62,17 @@ def several_remarks(runs: Sequence[RunRead]) -> list[str]:
     going = [run for run in runs if not run.finished]
     if going:
         found.append(f"{len(going)} of {len(runs)} runs are not finished: figures are of now.")
+    diverged = [run for run in runs if run.diverged]
+    if diverged:
+        whose = ", ".join(dict.fromkeys(run.algorithm for run in diverged))
+        found.append(
+            f"Training diverged in {len(diverged)} of {len(runs)} runs ({whose}): losses there are "
+            "no finite numbers, and figures made of them are missing. The page of each run says "
+            "when."
+        )
     if len({data_title(run) for run in runs}) > 1:
         found.append("The runs are on different data: their figures are not of one contest.")
     return found
-
-
-# -------------------------------------------------------------------------------------- who is who
-
-
-def by_name(runs: Sequence[RunRead]) -> dict[str, list[RunRead]]:
-    """Return runs that differ only in their seed together, under what sets them apart."""
-    kinds: dict[str, list[RunRead]] = {}
-    for run in runs:
-        kinds.setdefault(repr((run.algorithm, _told(run))), []).append(run)
-    alike = list(kinds.values())
-    told = [_told(mine[0]) for mine in alike]
-    names = [_name(mine[0], told) for mine in alike]
-    return {
-        name if names.count(name) == 1 else f"{name} {place + 1}": mine
-        for place, (name, mine) in enumerate(zip(names, alike, strict=True))
-    }
-
-
-def _told(run: RunRead) -> dict[str, Any]:
-    """Return the settings that make runs different things."""
-    return {
-        name: value
-        for section, values in run.settings.items()
-        if section not in UNTOLD
-        for name, value in values.items()
-        if name not in APART
-    }
-
-
-def _name(run: RunRead, others: Sequence[Mapping[str, Any]]) -> str:
-    """Return a method's name, with what differs among runs that have the setting at all."""
-    mine = _told(run)
-    apart = [
-        f"{name}={value}"
-        for name, value in mine.items()
-        if len({repr(one[name]) for one in others if name in one}) > 1
-    ]
-    return f"{run.algorithm} ({', '.join(apart)})" if apart else run.algorithm
 
 
 # ----------------------------------------------------------------------------------------- figures

@@ -16,6 +16,8 @@ function colour(index) {
 const symbol = (index) => LOOK.symbols[index % LOOK.symbols.length];
 const glyph = (index) => GLYPHS[index % GLYPHS.length];
 const dash = (index) => (index < 7 ? "solid" : "dash");
+// A run's line, and those of others it is held against, which may lie on it.
+const HELD = [{ colour: 0, dash: "solid", width: 7 }, { colour: 4, dash: "dash", width: 2 }, { colour: 5, dash: "dot", width: 2 }];
 
 function axis(title, more = {}) {
   return {
@@ -86,9 +88,9 @@ function drawEmbedding(box, label, frame, groups, range) {
     x: frame.x, y: frame.y, mode: "markers", ids: frame.clients.map(String),
     marker: {
       size: 11, color: frame.models.map(colour), symbol: groups ? frame.clients.map((c) => symbol(groups[c] ?? 0)) : "circle",
-      opacity: 0.88, line: { width: 0.8, color: ofPage("--edge") },
+      line: { width: 0.8, color: ofPage("--edge") },
     },
-    text: frame.clients.map((c, i) => `client ${c}<br>cluster ${frame.models[i]}${groups ? `<br>true group ${groups[c]}` : ""}`),
+    text: frame.clients.map((c, i) => `client ${c}<br>${frame.models[i] < 0 ? "in no cluster" : `cluster ${frame.models[i]}`}${groups ? `<br>true group ${groups[c]}` : ""}`),
     hovertemplate: "%{text}<extra></extra>",
   };
   return draw(box, label, [trace], {
@@ -134,7 +136,7 @@ function drawMembership(box, label, strip, stable) {
 
 function drawTraffic(box, label, rounds, methods, way) {
   const traces = Object.entries(methods).map(([name, one], i) => ({
-    x: rounds, y: one[way], name, mode: "lines", opacity: i ? 1 : 0.5, line: { color: colour(i), width: i ? 2 : 7, dash: ["solid", "dash", "dot"][i] },
+    x: rounds, y: one[way], name, mode: "lines", line: { ...HELD[i], color: colour(HELD[i].colour) },
     hovertemplate: `${name}, round %{x}: %{y:.3s}B<extra></extra>`,
   }));
   return draw(box, label, traces, { xaxis: roundAxis(rounds), yaxis: axis(`bytes ${way}`, { rangemode: "tozero", tickformat: "~s", ticksuffix: "B" }) });
@@ -148,21 +150,51 @@ function drawTimes(box, label, rounds, phases) {
   return draw(box, label, traces, { barmode: "stack", bargap: 0.15, xaxis: roundAxis(rounds), yaxis: axis("seconds a round") });
 }
 
+// The range that holds some numbers, with room for marks; in powers of ten where they are far apart.
+function around(values, share) {
+  const low = Math.min(...values), high = Math.max(...values), log = low > 0 && high / low > 30;
+  const of = (value) => (log ? Math.log10(value) : value);
+  const room = share * (of(high) - of(low)) || 0.5 * Math.abs(of(high)) || 1;
+  return { type: log ? "log" : "linear", range: [of(low) - room, of(high) + room], of };
+}
+
+// Where each point's name has room, as Plotly names places; "" where it would lie on another or be cut.
+function namePlaces(points, width, height) {
+  const taken = points.map(({ x, y }) => [x - 9, y - 9, x + 9, y + 9]);
+  const free = ([left, top, right, bottom]) => left > 0 && right < width && top > 0 && bottom < height
+    && taken.every(([l, t, r, b]) => right < l || left > r || bottom < t || top > b);
+  return points.map(({ x, y, name }) => {
+    const wide = 7 * name.length, high = 14;
+    const boxes = {
+      "top center": [x - wide / 2, y - 11 - high, x + wide / 2, y - 11], "bottom center": [x - wide / 2, y + 11, x + wide / 2, y + 11 + high],
+      "middle right": [x + 11, y - high / 2, x + 11 + wide, y + high / 2], "middle left": [x - 11 - wide, y - high / 2, x - 11, y + high / 2],
+    };
+    const place = Object.keys(boxes).find((one) => free(boxes[one])) ?? "";
+    if (place) taken.push(boxes[place]);
+    return place;
+  });
+}
+
 function drawPareto(box, label, found) {
+  const margin = { l: 64, r: 12, t: 12, b: 42 };
+  const bytes = around(found.points.flatMap((one) => one.seeds[0]), 0.12), values = around(found.points.flatMap((one) => one.seeds[1]), 0.15);
+  const width = box.clientWidth - margin.l - margin.r, height = box.clientHeight - margin.t - margin.b;
+  const share = ({ range, of }, value) => (of(value) - range[0]) / (range[1] - range[0]);
+  const places = namePlaces(found.points.map((one) => (
+    { name: one.name, x: width * share(bytes, one.bytes), y: height * (1 - share(values, one.value)) })), width, height);
   const traces = found.points.flatMap((one, i) => [
     { x: one.seeds[0], y: one.seeds[1], mode: "markers", marker: { size: 6, color: colour(i), opacity: 0.5 }, hoverinfo: "skip" },
-    { x: [one.bytes], y: [one.value], mode: "markers+text", text: [one.name], textposition: one.best ? "top center" : "bottom center", cliponaxis: false,
+    { x: [one.bytes], y: [one.value], mode: "markers+text", text: [places[i] ? one.name : ""], textposition: places[i] || "top center",
       marker: { size: 13, color: colour(i), symbol: symbol(i), line: { width: 1, color: ofPage("--edge") } },
       hovertemplate: `${one.name}: %{y:.4~g} for %{x:.3s}B<extra></extra>` },
   ]);
   const best = found.points.filter((one) => one.best).sort((a, b) => a.bytes - b.bytes);
   traces.unshift({ x: best.map((p) => p.bytes), y: best.map((p) => p.value), mode: "lines", hoverinfo: "skip",
     line: { color: ofPage("--soft"), width: 1.5, dash: "dot", shape: "hv" } });
-  const bytes = found.points.map((one) => one.bytes);
-  const log = Math.min(...bytes) > 0 && Math.max(...bytes) / Math.min(...bytes) > 30;
+  const { type, range } = bytes;
   return draw(box, label, traces, {
-    margin: { l: 56, r: 40, t: 24, b: 42 },
-    xaxis: axis("bytes up and down, all rounds", { type: log ? "log" : "linear", tickformat: "~s", ticksuffix: "B", ...(log ? { dtick: 1 } : { rangemode: "tozero" }) }),
-    yaxis: axis(found.what === "accuracy" ? "test accuracy" : "test loss"),
+    margin,
+    xaxis: axis("bytes up and down, all rounds", { type, range, tickformat: "~s", ticksuffix: "B", ...(type === "log" ? { dtick: 1 } : { nticks: 8 }) }),
+    yaxis: axis(found.what === "accuracy" ? "test accuracy" : "test loss", { type: values.type, range: values.range }),
   });
 }

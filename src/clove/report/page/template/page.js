@@ -16,11 +16,12 @@ function make(tag, traits = {}, ...children) {
 }
 const chart = (kind = "") => make("div", { class: `chart ${kind}` });
 const figure = (title, box, ...below) => make("figure", {}, make("figcaption", {}, title), box, ...below);
-const swatch = (index, kind = "") => make("span", { class: `swatch ${kind}`, style: `background:${colour(index)}`, "aria-hidden": "true" });
+const swatch = (index, kind = "") => make("span", { class: `swatch ${kind}`, style: `color:${colour(index)}`, "aria-hidden": "true" });
+const lineSwatch = (index, dashes = dash(index)) => swatch(index, `line ${dashes}`); // as the line in the chart
 
 function legend(list, entries) {
   list.className = "legend";
-  list.replaceChildren(...entries.map(([mark, words]) => make("li", {}, mark, words)));
+  list.replaceChildren(...entries.map(([mark, words, title = null]) => make("li", { title }, mark, words)));
 }
 
 function tableOf(titles, rows, traits = {}) {
@@ -103,7 +104,8 @@ function vectorsSection() {
     drawEmbedding(plane, `Loss vectors of ${frame.clients.length} clients in round ${frame.round}, in ${several(clusters.length, "cluster")}`,
       frame, data.groups, extent(zoom.checked ? [frame] : frames.filter((one) => one.columns === frame.columns)));
     drawLosses(heat, `Losses of ${frame.clients.length} clients on ${several(frame.columns, "model")} in round ${frame.round}`, frame, data.order);
-    legend(marks, clusters.map((m) => [swatch(m), `cluster ${m}: ${frame.models.filter((one) => one === m).length}`]));
+    const nowhere = frame.models.some((m) => m < 0) ? [-1] : [];
+    legend(marks, [...clusters, ...nowhere].map((m) => [swatch(m), `${m < 0 ? "in none" : `cluster ${m}`}: ${frame.models.filter((one) => one === m).length}`]));
     const known = data.groups ? [...new Set(frame.clients.map((c) => data.groups[c]))].sort((a, b) => a - b) : [];
     legend(shapes, known.map((g) => [`${glyph(g)} `, `true group ${g}`]));
   }
@@ -203,6 +205,7 @@ function histogram(labels) {
 
 function spread({ what, of }) {
   const [least, low, middle, high, most] = of;
+  if (of.includes(null)) return [make("p", {}, "Its losses are no finite numbers")];
   const show = what === "accuracy" ? percent : shown;
   const top = what === "accuracy" ? 1 : most || 1;
   const left = (value) => `${(100 * value) / top}%`;
@@ -298,7 +301,7 @@ function trafficSection() {
     fill({ bytes, curves }) {
       const names = Object.keys(bytes.methods);
       for (const way of ["up", "down"]) drawTraffic(boxes[way], `Bytes ${way} by round of ${names.join(", ")}`, curves.round, bytes.methods, way);
-      legend(marks, names.map((name, i) => [swatch(i, "line"), i ? `${name}, calculated` : name]));
+      legend(marks, names.map((name, i) => [lineSwatch(HELD[i].colour, HELD[i].dash), i ? `${name}, calculated` : name]));
       const own = bytes.totals[0].both || 1;
       totals.replaceChildren(tableOf(["method", "up", "down", "times this run's"],
         bytes.totals.map((one, i) => [one.method, one.up, one.down, i ? Number((one.both / own).toPrecision(3)) : 1])));
@@ -335,72 +338,12 @@ function settingsSection() {
   };
 }
 
-// -------------------------------------------------------------------------- sections of several runs
-
-function tableSection() {
-  const box = make("div", { class: "scroll" });
-  return {
-    id: "table", title: "Side by side", about: "Mean ± standard deviation over seeds; the best in bold.",
-    applies: (data) => data.table.rows.length > 0, body: [box],
-    fill({ table }) {
-      const rows = table.rows.map((row) => row.map(([words, best]) => make("td", {}, best ? make("b", {}, words) : words)));
-      box.replaceChildren(tableOf(table.titles, rows, { class: "wide" }));
-    },
-  };
-}
-
-function bandsSection() {
-  const boxes = [chart(), chart()], marks = make("ul");
-  const first = figure("", boxes[0]), second = figure("Agreement with the true groups (ARI)", boxes[1]);
-  return {
-    id: "curves", title: "By round", about: "Lines are means over seeds, bands reach from the least to the most.",
-    applies: (data) => data.curves.length > 0,
-    body: [make("div", { class: "figures" }, first, second), marks],
-    fill({ curves }) {
-      const accurate = curves.some((one) => one.accuracy.round.length);
-      const names = curves.map((one) => one.name).join(", ");
-      first.firstChild.textContent = accurate ? "Accuracy on clients' own test data" : "Loss on clients' own test data";
-      second.hidden = !curves.some((one) => one.ari.round.length);
-      if (accurate) drawBands(boxes[0], `Accuracy by round of ${names}`, "test accuracy", curves, "accuracy", { range: [0, 1.02], tickformat: ".0%" });
-      else drawBands(boxes[0], `Test loss by round of ${names}`, "test loss", curves, "test_loss", { rangemode: "tozero" });
-      if (!second.hidden) drawBands(boxes[1], `ARI by round of ${names}`, "ARI", curves, "ari", { range: [-0.05, 1.05] });
-      legend(marks, curves.map((one, i) => [swatch(i, "line"), `${one.name} (${several(one.seeds, "seed")})`]));
-    },
-  };
-}
-
-function paretoSection() {
-  const box = chart("tall"), marks = make("ul");
-  return {
-    id: "pareto", title: "Against bytes", about: "What each method reaches for what it sends. Those on the dotted line are beaten by none in both.",
-    applies: (data) => Boolean(data.pareto), body: [box, marks],
-    fill({ pareto }) {
-      const best = pareto.points.filter((one) => one.best).map((one) => one.name).join(", ");
-      drawPareto(box, `${pareto.what === "accuracy" ? "Accuracy" : "Test loss"} against bytes; beaten by none: ${best}`, pareto);
-      legend(marks, pareto.points.map((one, i) => [make("span", { style: `color:${colour(i)}`, "aria-hidden": "true" }, `${glyph(i)} `), one.name]));
-    },
-  };
-}
-
-function runsSection() {
-  const box = make("div", { class: "scroll" });
-  return {
-    id: "runs", title: "Runs", applies: (data) => data.runs.length > 0, body: [box],
-    fill({ runs }) {
-      box.replaceChildren(tableOf(["run", "seed", "state", "folder", ""], runs.map((run) => [
-        run.name, run.seed, run.status, make("td", { class: "words" }, run.folder),
-        make("td", {}, run.command ? copyButton("Copy the command", () => run.command) : ""),
-      ]), { class: "wide" }));
-    },
-  };
-}
-
 // -------------------------------------------------------------------------------------- the page
 
 const KINDS = {
   waiting: [],
   run: [curvesSection, vectorsSection, membershipSection, cardsSection, clientsSection, trafficSection, timesSection, settingsSection],
-  several: [tableSection, bandsSection, paretoSection, runsSection, settingsSection],
+  several: [tableSection, apartSection, bandsSection, paretoSection, runsSection, settingsSection],
 };
 let page = { kind: null, sections: [], data: null };
 
