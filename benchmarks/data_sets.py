@@ -9,12 +9,12 @@ data_sets.md.
 from __future__ import annotations
 
 import argparse
-import datetime
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from origin import in_words, origin
 from rich.progress import track
 
 import clove
@@ -57,14 +57,14 @@ def writers_run(algorithm: str, device: str, rounds: int, seed: int) -> dict[str
 
 def provenance(summary: dict[str, Any]) -> dict[str, Any]:
     made = {key: summary["made"][key] for key in ("clove", "torch", "machine")}
-    return made | {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    return made | origin()
 
 
 def table(matrix: pd.DataFrame, writers: pd.DataFrame, absent: list[str]) -> str:
     first = (matrix if len(matrix) else writers).iloc[0]
     lines = [
         f"Made on {first['machine']} with torch {first['torch']}, clove {first['clove']}, "
-        f"{first['date']}. Three rounds, paper settings, seed 0: a check that every combination "
+        f"{in_words(first)}. Three rounds, paper settings, seed 0: a check that every combination "
         "runs and that the engines agree, not a result. (Networks with dropout, those of CIFAR-10 "
         "and AG News, draw it differently on each engine.)",
         "",

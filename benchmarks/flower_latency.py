@@ -12,7 +12,6 @@ exchange to benchmarks/results/NAME.csv and the table that the docs quote to NAM
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.metadata
 import os
 import platform
@@ -22,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
+from origin import all_in_words, origin
 
 from clove.deployment.certificates import make_certificates
 from clove.deployment.commands import QUICK
@@ -74,7 +74,7 @@ def machine() -> str:
     versions = {name: importlib.metadata.version(name) for name in ("flwr", "torch")}
     return (
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"flwr {versions['flwr']}, torch {versions['torch']}, {datetime.date.today()}"
+        f"flwr {versions['flwr']}, torch {versions['torch']}"
     )
 
 
@@ -91,18 +91,19 @@ def table(rows: pd.DataFrame) -> str:
 
 def write(found: pd.DataFrame, file: Path) -> None:
     """Add to what was measured before, case by case, and write the table."""
-    case = ["nodes", "settings"]
+    case, found = ["nodes", "settings"], found.assign(**origin())
     if file.with_suffix(".csv").exists():
         old = pd.read_csv(file.with_suffix(".csv"))
         again = old.set_index(case).index.isin(found.set_index(case).index)
         found = pd.concat([old[~again], found])
     found = found.sort_values("nodes", kind="stable")
     found.to_csv(file.with_suffix(".csv"), index=False, float_format="%.3f")
+    made = all_in_words(found.to_dict("records"))
     low, high = found["load"].min(), found["load"].max()
     title = "Seconds of an exchange, median (least–largest), all nodes on one machine."
     shared = f"The machine had other work, too: a load of {low:.1f} to {high:.1f} before each case."
     file.with_suffix(".md").write_text(
-        f"{title}\n\n{table(found)}\n\nMeasured on {machine()}. {shared}\n"
+        f"{title}\n\n{table(found)}\n\nMeasured on {machine()}, {made}. {shared}\n"
     )
 
 

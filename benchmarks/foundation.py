@@ -8,12 +8,12 @@ Writes benchmarks/results/foundation.csv (a row a run) and foundation.md (the ta
 from __future__ import annotations
 
 import argparse
-import datetime
 import warnings
 from pathlib import Path
 
 import pandas as pd
 import torch
+from origin import all_in_words, origin
 from rich.progress import track
 
 import clove
@@ -63,14 +63,14 @@ def one_run(name: str, training: str, seed: int, device: str, engine: str) -> di
         "seconds_per_round": summary["seconds_per_round"],
         "engine": summary["engine"],
         **{key: value for key, value in summary["made"].items() if key != "engine_reason"},
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **origin(),
     }
 
 
 def table(runs: pd.DataFrame) -> str:
     lines = [
         f"Fashion-MNIST, 25 clients × 500, made on {runs['machine'][0]} with torch "
-        f"{runs['torch'][0]}, clove {runs['clove'][0]}, {runs['date'][0]}.",
+        f"{runs['torch'][0]}, clove {runs['clove'][0]}, {all_in_words(runs.to_dict('records'))}.",
         "",
         "| what | training | seeds | ARI at the first clustering (mean, least) | ARI in round 3 "
         "(mean, least) | groups at the end | accuracy % (mean, least), rounds |",

@@ -1,16 +1,17 @@
 """A hundred rounds of CLoVE on a GPU: seconds, and what precision does to the outcome.
 
-    CLOVE_DATA=folder/with/fmnist python benchmarks/hundred.py [--rounds 100] [--parts fmnist ...]
+    CLOVE_DATA=folder/with/fmnist python benchmarks/hundred.py [--parts fmnist ...] [--compiled]
 
 Each figure is the time of all rounds after five of warm-up: loss vectors, clustering, training,
 averaging and test evaluation every round. Fashion-MNIST is real, data of the other shapes are made
-up (see rounds.py). Writes benchmarks/results/hundred.csv and hundred.md.
+up (see rounds.py). Compiled steps take minutes to compile, and are measured with --compiled only.
+Writes benchmarks/results/hundred.csv and hundred.md; rows that are not measured again stay, with
+their dates, and `--parts` without any writes hundred.md anew from what there is.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 import time
 import warnings
@@ -28,14 +29,17 @@ from clove.federation.engines import find_device
 from clove.runs.api import run_settings_together
 from clove.runs.bench import made_clients
 from clove.runs.build import gather_clients
+from clove.runs.made import versions
 from clove.runs.settings import from_names
 
 sys.path.insert(0, str(Path(__file__).parent))
 import loop
+from origin import in_words, origin
 from rounds import SHAPES
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 5
+PARTS = ("fmnist", "seeds", "slow", "thousand", "cifar")  # compiled steps by --compiled
 FMNIST = {"dataset": "fmnist", "mixing": "label-skew-1", "algorithm": "clove", "batch_size": 64}
 
 
@@ -92,7 +96,9 @@ def bare_loop(device: str, rounds: int) -> dict[str, Any]:
     how = loop.Training(device=device)
     done = list(loop.rounds(task.build(), states, clients, how, 4))
     seconds = float(np.median([one.seconds for one in done[1:]]))
-    return {"seconds": seconds * rounds, "per_round": seconds}
+    gpu = torch.cuda.get_device_name(device) if device.startswith("cuda") else None
+    made = {name: versions(gpu)[name] for name in ("torch", "clove", "machine")}
+    return {"seconds": seconds * rounds, "per_round": seconds, **made}
 
 
 def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
@@ -151,34 +157,65 @@ def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
 
 
 def table(runs: pd.DataFrame) -> str:
-    made = runs.dropna(subset=["machine"]).iloc[0]
+    makers = runs.dropna(subset=["machine"]).to_dict("records")
+    made = dict.fromkeys(
+        f"{run['machine']} with torch {run['torch']}, clove {run['clove']}" for run in makers
+    )
     lines = [
         "After five rounds of warm-up, 100 rounds, and of the slow ones a few, scaled up "
         "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1); one run each. Made on "
-        f"{made['machine']} with torch {made['torch']}, "
-        f"clove {made['clove']}, {made['date']}, by `benchmarks/hundred.py`. Accuracy and ARI are "
+        f"{'; '.join(made)}, by `benchmarks/hundred.py`; when, and with what commit and processor, "
+        "is beside each row. Accuracy and ARI are "
         "those of the last round (Fashion-MNIST, label skew 1; mean ± std over seeds); data of the "
         "other shapes are made up.",
         "",
-        "| work | milliseconds a round | seconds for 100 rounds | accuracy % | ARI |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| work | milliseconds a round | seconds for 100 rounds | accuracy % | ARI | made |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
-    for _, run in runs.iterrows():
+    for run in runs.to_dict("records"):
         real = run["part"] in ("fmnist", "seeds")
         accuracy = f"{100 * run['accuracy']:.1f} ± {100 * run['accuracy_std']:.1f}" if real else ""
         ari = f"{run['ari']:.2f}" if real else ""
         lines.append(
             f"| {run['work']} | {1e3 * run['per_round']:.1f} | {100 * run['per_round']:.2f} | "
-            f"{accuracy} | {ari} |"
+            f"{accuracy} | {ari} | {in_words(run)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def merged(known: pd.DataFrame, new: pd.DataFrame, order: list[str]) -> pd.DataFrame:
+    """Return rows of earlier and of this time, each work's latest, in the order of works."""
+    both = pd.concat([one for one in (known, new) if len(one)], ignore_index=True)
+    latest = both.drop_duplicates("work", keep="last")
+    places = {work: place for place, work in enumerate(order)}
+    return latest.sort_values(
+        "work", key=lambda works: works.map(places).fillna(len(order)), kind="stable"
+    )
+
+
+def write(new: list[dict[str, Any]], order: list[str], out: str) -> None:
+    """Add what was measured to what the file has, and write the table."""
+    kept = Path(f"{out}.csv")
+    if not new and not kept.exists():
+        sys.exit(f"nothing was measured, and there is no {kept} to make a table of")
+    runs = merged(pd.read_csv(kept) if kept.exists() else pd.DataFrame(), pd.DataFrame(new), order)
+    runs.to_csv(kept, index=False)
+    Path(f"{out}.md").write_text(table(runs), encoding="utf-8")
+
+
+def wanted(part: str, given: argparse.Namespace) -> bool:
+    """Say whether a part is to be measured: those that are named, and compiled steps if asked."""
+    if part == "compiled":
+        return bool(given.compiled)
+    return given.parts is None or part in given.parts
 
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words.add_argument("--device", default="auto")
     words.add_argument("--rounds", type=int, default=100)
-    words.add_argument("--parts", nargs="*")
+    words.add_argument("--parts", nargs="*", choices=PARTS, help="only these; none: no measuring")
+    words.add_argument("--compiled", action="store_true", help="measure compiled steps, too")
     words.add_argument(
         "--kernels", default="auto", help="Of the CIFAR-10 network, to save a trial."
     )
@@ -186,23 +223,20 @@ def main() -> None:
     words.add_argument("--out", default=str(RESULTS / "hundred"))
     given = words.parse_args()
     warnings.simplefilter("ignore")  # torch's remarks on kernels, once a kernel
-    rows: list[dict[str, Any]] = []
-    for part, work, measure in parts(given, str(find_device(given.device))):
-        if given.parts and part not in given.parts:
+    known = parts(given, str(find_device(given.device)))
+    order = [work for _, work, _ in known]
+    for part, work, measure in known:
+        if not wanted(part, given):
             continue
         start = time.perf_counter()
-        row = {"part": part, "work": work, **measure()}
-        row |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        row = {"part": part, "work": work, **measure(), **origin()}
         row |= {"whole_seconds": time.perf_counter() - start}
-        rows.append(row)
         print(
             {k: row.get(k) for k in ("work", "per_round", "accuracy", "ari", "whole_seconds")},
             flush=True,
         )
-        runs = pd.DataFrame(rows)
-        runs.to_csv(f"{given.out}.csv", index=False)
-        if "machine" in runs:
-            Path(f"{given.out}.md").write_text(table(runs))
+        write([row], order, given.out)
+    write([], order, given.out)
 
 
 if __name__ == "__main__":

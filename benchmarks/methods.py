@@ -10,11 +10,11 @@ first round in a column of its own. Writes benchmarks/results/NAME.csv and NAME.
 from __future__ import annotations
 
 import argparse
-import datetime
 import warnings
 from pathlib import Path
 
 import pandas as pd
+from origin import all_in_words, origin
 from rich.progress import track
 
 import clove
@@ -42,7 +42,7 @@ def row_of(algorithm: str, rounds: int, device: str) -> dict[str, object]:
         "engine": result.settings.engine,
         "precision": result.settings.precision,
         **{name: made[name] for name in ("machine", "torch", "clove")},
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **origin(),
     }
 
 
@@ -52,7 +52,8 @@ def table(runs: pd.DataFrame) -> str:
     lines = [
         "28×28 CNN, 25 clients × 500 points (Fashion-MNIST, label skew 1): medians over rounds, "
         f"milliseconds. Made on {first['machine']}, {first['precision']}, with torch "
-        f"{first['torch']}, clove {first['clove']}, {first['date']}, by `benchmarks/methods.py`.",
+        f"{first['torch']}, clove {first['clove']}, {all_in_words(runs.to_dict('records'))}, by "
+        "`benchmarks/methods.py`.",
         "",
         "| method | a round | × FedAvg | losses, summaries | training | server | evaluation | "
         "first round |",

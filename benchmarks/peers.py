@@ -10,7 +10,6 @@ start from the same parameters and take turns. Writes results/peers.csv and peer
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -29,6 +28,7 @@ import numpy as np
 import pandas as pd
 import torch
 from loop import Client, Training, rounds, scores
+from origin import in_words, origin
 from sklearn.metrics import adjusted_rand_score
 from works import MODELS, QUICK, WITHOUT_PEERS, WORKS, Prepared, Work, client_data
 
@@ -173,8 +173,30 @@ def run_to_its_end(command: list[str], threads: int, limit: float = PEER_LIMIT) 
         process.communicate()
         raise PeerFailed(f"gave no result within {limit:.0f} s") from None
     if process.returncode:
-        lines = [line for line in said.splitlines() if line.strip()]
-        raise PeerFailed(lines[-1].strip()[:200] if lines else f"status {process.returncode}")
+        raise PeerFailed(reason(said)[:200] or f"status {process.returncode}")
+
+
+def reason(said: str) -> str:
+    """Return the line of a program's output that tells why it failed.
+
+    That is the end of its last traceback; of several processes, the end of theirs, not of the one
+    that started them, which only says that some process failed.
+
+    >>> reason("Traceback (most recent call last):\\n  ...\\nValueError: too few\\n=====")
+    'ValueError: too few'
+    """
+    lines = [re.sub(r"^\[rank\d+\]:\s?", "", line) for line in said.splitlines() if line.strip()]
+    ends, inside = [], False
+    for line in lines:
+        if line.startswith("Traceback (most recent call last)"):
+            inside = True
+        elif inside and not line[0].isspace():
+            ends.append(line)
+            inside = False
+    own = [line for line in ends if "ChildFailedError" not in line]
+    killed = [line for line in lines if re.search(r"\bSignal \d+", line)]
+    in_letters = [line for line in lines if re.search(r"\w", line)]
+    return next((found[-1].strip() for found in (own, killed, in_letters) if found), "")
 
 
 def peers_python(folder: Path) -> Path | PeerFailed:
@@ -344,7 +366,7 @@ def told(runs: pd.DataFrame, who: dict[str, Contestant], made: dict[str, str]) -
         "# The same work by clove and by others",
         "",
         f"Made with `benchmarks/peers.py` on {made['machine']}; {made['versions']}; "
-        f"{made['date']}. Seconds a round are medians of at least {MEASURED} rounds, the first "
+        f"{in_words(made)}. Seconds a round are medians of at least {MEASURED} rounds, the first "
         f"left out, all contestants taking turns; ratios are to `{REFERENCE}` in the same turn, "
         "so more than 1 is slower than clove. Everybody starts from the same parameters; test "
         f"losses after {ROUNDS} rounds show that the work was the same (batches are shuffled "
@@ -424,8 +446,7 @@ def made_with(runs: pd.DataFrame, device: str, threads: int, load: float) -> dic
     peers = [text for text in runs["versions"].dropna().unique() if text]
     versions = [f"clove {clove.__version__}", f"torch {torch.__version__}", *peers]
     versions.append(f"Python {platform.python_version()}")
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"machine": machine, "versions": ", ".join(versions), "date": date}
+    return {"machine": machine, "versions": ", ".join(versions), **origin()}
 
 
 def write(out: Path, device: str, runs: pd.DataFrame, text: str) -> None:

@@ -12,7 +12,6 @@ asked for stay.
 from __future__ import annotations
 
 import argparse
-import datetime
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from origin import all_in_words, origin
 from rich.progress import track
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -165,7 +165,7 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
                     **floor_of(shape, device, precision),
                     "rounds": rounds,
                     **{key: value for key, value in made.items() if key != "engine_reason"},
-                    "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                    **origin(),
                 }
             )
             print({k: v for k, v in rows[-1].items() if k in ("engine", "seconds", *PHASES)})
@@ -173,10 +173,10 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
 
 
 def tables(runs: pd.DataFrame) -> str:
-    first, dates = runs.iloc[0], ", ".join(sorted(runs["date"].unique()))
+    first, made = runs.iloc[0], all_in_words(runs.to_dict("records"))
     lines = [
         f"Medians over rounds after the first three, milliseconds. Made on {first['machine']} with "
-        f"torch {first['torch']}, clove {first['clove']}, {dates}, by "
+        f"torch {first['torch']}, clove {first['clove']}, {made}, by "
         "`benchmarks/rounds.py`. Data are made up.",
         "",
         "| federation | method | engine | a round | losses | training | server | evaluation | "

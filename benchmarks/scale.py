@@ -1,23 +1,23 @@
 """Seconds a round and peak memory as the federation grows: 10 to 10,000 clients of 100 samples.
 
-    python benchmarks/scale.py [--clients 10 100 1000 10000] [--device cpu]
+    python benchmarks/scale.py [--clients 10 100 1000 10000] [--device cpu] [--out NAME]
 
 The paper's CNN for 28×28 images, CLoVE with three models, samples made up, one test sample in ten.
 Each size runs in a process of its own, whose peak memory is the size of everything: Python, torch,
-the samples (twice: the user's and the engine's) and the round. Writes benchmarks/results/scale.csv
-and scale.md.
+the samples (twice: the user's and the engine's) and the round. Writes benchmarks/results/NAME.csv
+and NAME.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
+from origin import all_in_words, origin
 from rich.progress import track
 
 RESULTS = Path(__file__).parent / "results"
@@ -58,6 +58,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words.add_argument("--clients", nargs="*", type=int, default=[10, 100, 1000, 10_000])
     words.add_argument("--device", default="auto")
+    words.add_argument("--out", default=str(RESULTS / "scale"))
     given = words.parse_args()
     rows = []
     for number in track(given.clients, description="clients"):
@@ -67,17 +68,17 @@ def main() -> None:
         if done.returncode:
             sys.exit(f"{number} clients: {done.stderr[-2000:]}")
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-        rows[-1]["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        rows[-1] |= origin()
         print(rows[-1])
-        write(pd.DataFrame(rows))
+        write(pd.DataFrame(rows), given.out)
 
 
-def write(runs: pd.DataFrame) -> None:
+def write(runs: pd.DataFrame, out: str) -> None:
     first = runs.iloc[0]
     lines = [
         f"28×28 CNN, 100 samples a client, CLoVE with K = 3, a whole round with test evaluation; "
         f"made on {first['machine']} with torch {first['torch']}, clove {first['clove']}, "
-        f"{first['date']}, by `benchmarks/scale.py`.",
+        f"{all_in_words(runs.to_dict('records'))}, by `benchmarks/scale.py`.",
         "",
         "| clients | seconds a round | peak memory, GB | of which samples once, GB |",
         "| ---: | ---: | ---: | ---: |",
@@ -87,8 +88,8 @@ def write(runs: pd.DataFrame) -> None:
             for _, run in runs.iterrows()
         ),
     ]
-    runs.to_csv(RESULTS / "scale.csv", index=False)
-    (RESULTS / "scale.md").write_text("\n".join(lines) + "\n")
+    runs.to_csv(f"{out}.csv", index=False)
+    Path(f"{out}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ tables the docs quote) and scale_server.png to benchmarks/results.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -33,6 +32,7 @@ import pandas as pd
 import sklearn
 import torch
 from matplotlib.figure import Figure
+from origin import in_words, origin
 from rich.progress import track
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -223,7 +223,7 @@ def made() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "threads": str(torch.get_num_threads()),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **origin(),
     }
 
 
@@ -277,7 +277,7 @@ def text(scale: pd.DataFrame, small: pd.DataFrame, chosen: pd.DataFrame) -> str:
         f"{MODELS} models, made on {with_what['machine']} ({with_what['threads']} used) with "
         f"python {with_what['python']}, numpy {with_what['numpy']}, "
         f"scikit-learn {with_what['scikit-learn']}, torch "
-        f"{with_what['torch']}, clove {with_what['clove']}, {with_what['date']}.",
+        f"{with_what['torch']}, clove {with_what['clove']}, {in_words(with_what)}.",
         "",
         f"Seconds (median of {REPEATS}) and memory beyond the input, by number of clients. "
         f"Averaging is of one model of {PARAMETERS:,} numbers a client, {CHUNK:,} clients at a "

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import importlib.metadata
 import os
 import platform
@@ -27,6 +26,7 @@ from pathlib import Path
 import aiohttp
 import numpy as np
 import pandas as pd
+from origin import in_words, origin
 
 import clove
 
@@ -94,7 +94,6 @@ def measured(requests: int, at_once: int, repeats: int) -> Iterator[dict[str, ob
 
 def machine() -> str:
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("fastapi", "uvicorn")]
-    today = datetime.datetime.now(datetime.UTC).date()
     python = f"Python {platform.python_version()}"
     return ", ".join(
         [
@@ -103,14 +102,14 @@ def machine() -> str:
             python,
             *versions,
             f"aiohttp {aiohttp.__version__}",
-            str(today),
         ]
     )
 
 
 def write(found: pd.DataFrame, file: Path) -> None:
     """Write all rows, and the table of what is typical."""
-    found.round(2).to_csv(file.with_suffix(".csv"), index=False)
+    made = origin()
+    found.round(2).assign(**made).to_csv(file.with_suffix(".csv"), index=False)
     lines = [
         "| | requests a second | median ms | 99 of 100 within ms |",
         "| --- | ---: | ---: | ---: |",
@@ -128,7 +127,9 @@ def write(found: pd.DataFrame, file: Path) -> None:
     )
     shared = f"A load of {low:.1f} to {high:.1f} before each case."
     table = "\n".join(lines)
-    file.with_suffix(".md").write_text(f"{title}\n\n{table}\n\nMeasured on {machine()}. {shared}\n")
+    file.with_suffix(".md").write_text(
+        f"{title}\n\n{table}\n\nMeasured on {machine()}, {in_words(made)}. {shared}\n"
+    )
 
 
 def main() -> None:
