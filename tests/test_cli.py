@@ -74,6 +74,7 @@ def fails(*words: str | Path) -> str:
 # ------------------------------------------------------------------------------------------- run
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_run_ends_in_a_table_its_folder_and_its_picture(here: Path) -> None:
     outcome = works("run", *QUICK, "--out", "mine")
     *table, folder, picture = outcome.stdout.splitlines()
@@ -193,6 +194,7 @@ def test_what_a_user_should_know_of_the_data_is_said_once() -> None:
 # ------------------------------------------------------------------------------------ comparisons
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_comparison_ends_in_one_table_its_folder_and_its_picture(here: Path) -> None:
     words = ("compare", "--algorithms", "clove, fedavg", "--seeds", "2", *QUICK)
     text = works(*words).stdout

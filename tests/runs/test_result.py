@@ -90,6 +90,7 @@ def test_a_method_without_loss_vectors_says_so() -> None:
         clove.run(**TINY, algorithm="fedavg").loss_vectors()
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("algorithm", ["clove", "local"])
 def test_a_plot_is_a_figure(algorithm: str) -> None:
     figure = clove.run(**TINY, algorithm=algorithm).plot()
