@@ -10,7 +10,7 @@ import pytest
 
 import clove
 
-from .simulated import SEEDS
+from .simulated import SEEDS, untraced
 
 # With y = <θ*, x>, x ~ N(0, I), the squared error's gradient is 2 (θ − θ*) but for sampling, so
 # that a step of 0.25 halves the distance.
@@ -38,22 +38,23 @@ class Distances:
 @cache
 def run(seed: int) -> Distances:
     watch = Distances()
-    clove.run(
-        dataset="linear",
-        mixing="none",
-        clients_per_cluster=5,
-        points_per_client=1000,
-        algorithm="clove",
-        initial_models="orthonormal",
-        transform="sqrt",
-        averaging="gradients",
-        learning_rate=STEP,
-        rounds=ROUNDS,
-        seed=seed,
-        engine="vectorized",
-        device="cpu",
-        watch=watch,
-    )
+    with untraced():
+        clove.run(
+            dataset="linear",
+            mixing="none",
+            clients_per_cluster=5,
+            points_per_client=1000,
+            algorithm="clove",
+            initial_models="orthonormal",
+            transform="sqrt",
+            averaging="gradients",
+            learning_rate=STEP,
+            rounds=ROUNDS,
+            seed=seed,
+            engine="vectorized",
+            device="cpu",
+            watch=watch,
+        )
     return watch
 
 
