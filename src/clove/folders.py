@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import platform
+import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,10 @@ from clove.errors import CloveError, CloveWarning
 
 PART = ".part"
 LOCK = ".lock"  # in a folder that a process writes to: which one that is
+PAUSE = 0.05  # seconds between two tries to get it
+if sys.platform != "win32":  # which has no such locks: there folders go without
+    import fcntl
+
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of a disk that knows none
 
 # The files of a run's folder.
@@ -87,18 +92,19 @@ def is_empty(folder: Path) -> bool:
 
 
 @contextmanager
-def held(folder: Path, what: str = "the run folder") -> Iterator[None]:
+def held(folder: Path, what: str = "the run folder", patience: float = 0.0) -> Iterator[None]:
     """Have a folder for oneself while writing there; refuse one that another process writes to.
 
-    The system takes the lock off when a process ends in whatever way, so none is ever left behind.
-    A folder that was made for this, and into which nothing was written, goes again.
+    `patience` is for how many seconds to wait before that. The system takes the lock off when a
+    process ends in whatever way, so none is ever left behind. A folder that was made for this, and
+    into which nothing was written, goes again.
     """
     new = not folder.exists()
     if not new and not folder.is_dir():
         raise CloveError(f"{folder} is a file: choose another folder")
     with plain_errors(folder, what):
         folder.mkdir(parents=True, exist_ok=True)
-        file = _locked(folder / LOCK, what)
+        file = _locked(folder / LOCK, what, time.monotonic() + patience)
     try:
         yield
     finally:
@@ -109,16 +115,20 @@ def held(folder: Path, what: str = "the run folder") -> Iterator[None]:
                 folder.rmdir()
 
 
-def _locked(path: Path, what: str) -> TextIO:
+def _locked(path: Path, what: str, until: float) -> TextIO:
     """Return a file that is locked, and says by whom."""
     while True:
         file = path.open("a+", encoding="utf-8")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             who = file.read().strip() or "another process"
             file.close()
+            if time.monotonic() < until:
+                time.sleep(PAUSE)
+                continue
             raise CloveError(
                 f"{who} is writing to {what} {path.parent}: wait until it has ended, or end it"
             ) from None

@@ -99,7 +99,7 @@ def test_more_nodes_get_keys_and_nobody_loses_one(tmp_path: Path) -> None:
 def test_what_is_there_in_part_is_not_made_anew(tmp_path: Path) -> None:
     made = with_keys(tmp_path, 1)
     made.node_public(0).unlink()
-    with pytest.raises(CloveError, match="has no node-0.pub, but the other half"):
+    with pytest.raises(CloveError, match=r"has no node-0\.pub, but the other half"):
         with_keys(tmp_path, 2)
     made.authority_key.unlink()
     with pytest.raises(CloveError, match=r"has no ca.key, .*`clove flower certs .* --force`"):

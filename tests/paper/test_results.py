@@ -97,3 +97,11 @@ def test_a_short_run_has_no_ari_at_ten_rounds() -> None:
     found = outcome([record(1, None, [0])])
     assert found["ari_at_10_rounds"] is None
     assert found["first_round_ari_0.9"] is None
+
+
+def test_two_commands_may_add_to_one_folder(tmp_path: Path) -> None:
+    one, other = Results(tmp_path), Results(tmp_path)
+    one.add([recorded(ONE, 1)])
+    other.add([recorded(OTHER, 2)])
+    again = Results(tmp_path)
+    assert len(again.of(ONE)) == len(again.of(OTHER)) == len(other.of(ONE)) == 1

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clove.data.card import DataCard
 from clove.data.dataset import Dataset
@@ -37,14 +38,8 @@ DIGITS = DataCard(
 
 def digits(data_dir: Path | None, seed: int) -> Dataset:
     """Load 1,797 images of 8 × 8 pixels with 16 grey levels, 80 % for training."""
-    # What `sklearn.datasets.load_digits` reads, whose import takes longer than all else here does:
-    # a node on a network would pay it for every message.
-    found = find_spec("sklearn")
-    assert found is not None
-    assert found.origin is not None
-    table = np.loadtxt(Path(found.origin).parent / FILE, delimiter=",", dtype=np.int64)
-    x = table[:, :-1].reshape(-1, 1, 8, 8).astype(np.uint8)
-    y = np.ascontiguousarray(table[:, -1])
+    images, y = _read()
+    x = images.reshape(-1, 1, 8, 8).astype(np.uint8)
     hands = deal(len(y), TEST_PART, stream(SPLIT_SEED, "digits/split"), labels=y)
     test, train = np.sort(hands[0]), np.sort(np.concatenate(hands[1:]))
     return Dataset.of(
@@ -57,3 +52,20 @@ def digits(data_dir: Path | None, seed: int) -> Dataset:
         clients_per_cluster=5,
         points_per_client=50,
     )
+
+
+def _read() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the images and their classes, if possible without importing scikit-learn.
+
+    Its import takes longer than all else here does, and a node on a network would pay it for every
+    message. Where its file is not where it has been for years, scikit-learn knows where it is.
+    """
+    found = find_spec("sklearn")
+    path = Path(found.origin).parent / FILE if found and found.origin else FILE
+    if path.is_file():
+        table = np.loadtxt(path, delimiter=",", dtype=np.int64)
+        return table[:, :-1], np.ascontiguousarray(table[:, -1])
+    from sklearn.datasets import load_digits
+
+    images, classes = load_digits(return_X_y=True)
+    return images.astype(np.int64), classes.astype(np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from clove.errors import CloveError
-from clove.folders import METRICS, TIMINGS, plain_errors, write_atomically
+from clove.folders import METRICS, TIMINGS, held, plain_errors, write_atomically
 from clove.paper.experiment import MACHINE, Cell
 from clove.runs.api import run_folder_settings
 from clove.runs.folder import RunFolder
@@ -26,6 +26,7 @@ from clove.runs.story import first_round_reaching, stability_round
 RUNS, ROUNDS, HEAT_MAPS = "runs.csv", "rounds.csv", "heat_maps.csv"
 IDENTITY = ["key", "seed"]
 ENOUGH = 0.9
+PATIENCE = 60.0  # seconds to wait while another command writes its runs
 NAMED = ["dataset", "mixing", "algorithm"]
 
 
@@ -122,11 +123,13 @@ def _short(value: float | None) -> float | None:
 class Results:
     """The tables of a folder: runs, rounds, and the losses that heat maps show."""
 
+    runs: pd.DataFrame
+    rounds: pd.DataFrame
+    heat_maps: pd.DataFrame
+
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.runs, self.rounds, self.heat_maps = (
-            self._read(name) for name in (RUNS, ROUNDS, HEAT_MAPS)
-        )
+        self._read_all()
         self._sorted: tuple[pd.DataFrame, dict[str, pd.DataFrame]] | None = None  # runs by key
 
     def has(self, key: str, seed: int, rounds: int) -> bool:
@@ -149,8 +152,16 @@ class Results:
         return self.rounds[self.rounds["key"] == cell.key] if len(self.rounds) else self.rounds
 
     def add(self, found: Iterable[Recorded]) -> None:
-        """Add runs, in the place of earlier ones with the same settings and seed, and write."""
+        """Add runs, in the place of earlier ones with the same settings and seed, and write.
+
+        What another command has added meanwhile is kept.
+        """
         some = list(found)
+        with held(self.folder, "the tables of results", patience=PATIENCE):
+            self._read_all()
+            self._add(some)
+
+    def _add(self, some: Sequence[Recorded]) -> None:
         self.runs = _replaced(self.runs, [one.run for one in some])
         self.rounds = _replaced(self.rounds, [row for one in some for row in one.rounds])
         self.heat_maps = _replaced(self.heat_maps, [row for one in some for row in one.heat_map])
@@ -174,6 +185,11 @@ class Results:
                     order = [n for n in (*IDENTITY, "round", "client", "model") if n in table]
                     text = table.sort_values(order).to_csv(index=False)
                     write_atomically(self.folder / name, text.encode())
+
+    def _read_all(self) -> None:
+        self.runs = self._read(RUNS)
+        self.rounds = self._read(ROUNDS)
+        self.heat_maps = self._read(HEAT_MAPS)
 
     def _read(self, name: str) -> pd.DataFrame:
         path = self.folder / name
