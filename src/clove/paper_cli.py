@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -24,8 +24,9 @@ from clove.errors import CloveError, unknown_name
 from clove.terminal import err, given_once, out, plain_words, roomy
 
 if TYPE_CHECKING:
+    from clove.paper.choice import Stack
     from clove.paper.results import Recorded
-    from clove.paper.run import Choice, Stack
+    from clove.paper.run import Ended
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,11 +58,12 @@ def list_experiments(reading: Reading = "paper", data_dir: DataDir = None) -> No
     """List the experiments: what each shows, what it needs, and how long it takes about here."""
     with plain_words():
         from clove.data import data_status
+        from clove.federation.engines import find_device
         from clove.paper.estimate import machine_rate, seconds_for
         from clove.paper.experiment import EXPERIMENTS
 
         here = {status.name for status in data_status(data_dir) if status.present}
-        rate = machine_rate()
+        rate = machine_rate(find_device("auto").type)
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for title in ("", "name", "what it shows", "printed", "data", "runs", "time, about"):
             table.add_column(title, no_wrap=title in ("", "name", "time, about"))
@@ -105,6 +107,10 @@ def run(
     missing: Annotated[
         bool, typer.Option("--missing", help="Only runs that the tables of results lack.")
     ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Stop after so long; begin nothing that would not be done by then."),
+    ] = None,
     keep_models: Annotated[bool, typer.Option(help="Keep models and loss vectors.")] = False,
     workers: Annotated[
         int, typer.Option(help="Processes side by side; 0: by the machine.", min=0)
@@ -122,53 +128,43 @@ def run(
 ) -> None:
     """Run experiments. Stopped at any moment, the same command goes on where it was."""
     with plain_words():
-        from clove.paper.experiment import MACHINE, check_choice, find_experiments
+        from clove.paper.choice import Choice
+        from clove.paper.experiment import find_experiments
         from clove.paper.results import Results
-        from clove.paper.run import Choice, run_stacks
+        from clove.paper.run import run_stacks, usual_workers
 
         given = {"device": device, "precision": precision, "data_dir": data_dir}
         machine = given_once(set_, given)
-        for name in machine:
-            if name not in MACHINE:
-                raise CloveError(
-                    f"--set takes settings of the machine ({', '.join(MACHINE)}), not {name!r}: "
-                    "what experiments consist of is fixed"
-                )
-        check_choice(data or (), mixing or (), algorithm or ())
-        if seeds < 1:
-            raise CloveError(f"seeds must be 1 or more, not {seeds}")
         choice = Choice(
             *(reading, seeds, rounds, data or (), mixing or (), algorithm or (), extras, machine)
         )
         kept = Results(results)
-        stacks = choice.stacks(find_experiments(names), folder)
-        stacks = [one for one in stacks if not (missing and _is_there(one, kept))]
+        stacks = choice.stacks(find_experiments(names), folder, kept if missing else None)
         if not stacks:
             out.print("nothing to run")
             return
-        number = workers or _workers(choice)
+        number = workers or usual_workers(machine.get("device", "auto"))
         with _Bar() as bar:
-            failures = run_stacks(
-                stacks, kept, bar, workers=number, ray=ray, keep_models=keep_models
+            ended = run_stacks(
+                *(stacks, kept, bar),
+                workers=number,
+                ray=ray,
+                keep_models=keep_models,
+                minutes=minutes,
             )
-    out.print(f"{len(stacks) - len(failures)} of {len(stacks)} cells are done: {results}")
-    for stack, error in failures:
+    _say_what_is_done(stacks, ended, results)
+
+
+def _say_what_is_done(stacks: Sequence[Stack], ended: Ended, results: Path) -> None:
+    """Count the cells that are done, and name those that are not."""
+    undone = len(ended.failures) + len(ended.left)
+    out.print(f"{len(stacks) - undone} of {len(stacks)} cells are done: {results}")
+    if ended.left:
+        out.print(f"no time for {len(ended.left)} cells: the same command goes on with them")
+    for stack, error in ended.failures:
         err.print(f"[red]failed[/] {escape(str(stack))}: {escape(error)}", soft_wrap=True)
-    if failures:
+    if ended.failures:
         raise typer.Exit(1)
-
-
-def _is_there(stack: Stack, results: Any) -> bool:
-    rounds = int(stack.cell.settings["rounds"])
-    return all(results.has(stack.cell.key, seed, rounds) for seed in stack.seeds)
-
-
-def _workers(choice: Choice) -> int:
-    """Return how many processes pay: on a GPU several, since small rounds leave it waiting."""
-    from clove.federation.engines import find_device
-
-    gpu = find_device(choice.machine.get("device", "auto")).type == "cuda"
-    return min(6, os.cpu_count() or 1) if gpu else 1
 
 
 def _counting(what: str) -> Progress:
@@ -270,9 +266,9 @@ def status(
 ) -> None:
     """Show how many runs of each experiment are done, begun, and in the tables of results."""
     with plain_words():
+        from clove.paper.choice import Choice
         from clove.paper.experiment import find_experiments
         from clove.paper.results import Results
-        from clove.paper.run import Choice
         from clove.runs.folder import RunFolder
 
         kept = Results(results)

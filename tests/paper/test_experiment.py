@@ -10,7 +10,7 @@ import pytest
 
 from clove.errors import CloveError
 from clove.paper import EXPERIMENTS, Cell, Results, find_experiments, published
-from clove.paper.experiment import READINGS, by_rules, check_choice, selected
+from clove.paper.experiment import READINGS, amounts_of, by_rules, check_choice, selected
 from clove.paper.names import METRICS
 from clove.paper.published import figure
 from clove.runs.settings import from_names
@@ -164,7 +164,14 @@ def test_what_only_one_reading_or_one_method_has_is_left_out_for_others() -> Non
     assert {c.settings["rounds"] for c in linear.cells("authors")} == {5, 1}
     writers = {c.algorithm: c.settings for c in EXPERIMENTS["E13"].cells("paper")}
     assert writers["clove"]["max_models"] == 20
+    assert {amounts_of(one).clients for one in writers.values()} == {100}
     assert "max_models" not in writers["local"]
+
+
+def test_labels_count_the_clients_that_runs_have() -> None:
+    scaled = {one.variant for one in EXPERIMENTS["E20"].cells("paper")}
+    assert scaled == {f"clients={number}" for number in (50, 100, 250, 500, 1000)}
+    assert EXPERIMENTS["E22"].cells("paper")[0].label == "50 clients"
 
 
 # ------------------------------------------------------------------------------------------- names

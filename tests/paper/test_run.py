@@ -9,9 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from clove.errors import CloveError
+from clove.paper.choice import Choice, Stack
 from clove.paper.experiment import Experiment
 from clove.paper.results import Recorded, Results
-from clove.paper.run import Choice, Stack, run_stacks
+from clove.paper.run import run_stacks
 from clove.runs.folder import RunFolder
 from tests.paper.made_up import SMALL, TINY
 
@@ -49,7 +51,8 @@ def lasting(results: Results) -> pd.DataFrame:
 def make(folder: Path, experiment: Experiment, display: Quiet, **options: int) -> Results:
     kept = Results(folder / "results")
     stacks = CHOICE.stacks([experiment], folder / "runs")
-    assert run_stacks(stacks, kept, display, **options) == []
+    ended = run_stacks(stacks, kept, display, **options)
+    assert (ended.failures, ended.left) == ([], [])
     return kept
 
 
@@ -65,14 +68,6 @@ def test_every_cell_has_its_runs_and_their_rounds(unbroken: Results) -> None:
     assert set(unbroken.runs["settings"]) == {"paper"}
     assert unbroken.runs["accuracy"].between(0, 100).all()
     assert Results(unbroken.folder).runs.shape == unbroken.runs.shape
-
-
-def test_seeds_begin_where_the_reading_says() -> None:
-    paper, authors = (
-        replace(CHOICE, reading=reading).stacks([TINY], Path("runs"))[0].seeds
-        for reading in ("paper", "authors")
-    )
-    assert (paper, authors) == ((0, 1), (1, 2))
 
 
 def test_runs_that_were_stopped_go_on_and_end_the_same(tmp_path: Path, unbroken: Results) -> None:
@@ -111,27 +106,39 @@ def test_a_cell_that_fails_is_told_of_and_the_others_go_on(
     bad = {**SMALL, "dataset": "femnist", "mixing": "none", "algorithm": "local"}
     one = replace(TINY, runs=[bad, {**SMALL, "algorithm": "fedavg"}], extras=[])
     kept, stacks = Results(tmp_path / "results"), CHOICE.stacks([one], tmp_path / "runs")
-    [(failed, error)] = run_stacks(stacks, kept, Quiet())
+    [(failed, error)] = run_stacks(stacks, kept, Quiet()).failures
     assert failed.cell.dataset == "femnist"
     assert "femnist" in error
     assert (tmp_path / "runs" / failed.cell.key / "error.txt").read_text()
     assert kept.runs["algorithm"].tolist() == ["fedavg", "fedavg"]
 
 
-@pytest.mark.slow
-def test_two_workers_give_what_one_gives(tmp_path: Path, unbroken: Results) -> None:
-    display = Quiet()
-    kept = make(tmp_path, TINY, display, workers=2)
-    pd.testing.assert_frame_equal(lasting(kept), lasting(unbroken))
-    assert display.done == 3
+class Late(Quiet):
+    """Lets the time be up after so many rounds."""
+
+    def __init__(self, clock: list[float], rounds: int) -> None:
+        super().__init__()
+        self.clock, self.enough = clock, rounds
+
+    def rounds_done(self, rounds: int) -> None:
+        super().rounds_done(rounds)
+        self.clock[0] += 60.0 if self.rounds == self.enough else 0.0
 
 
-def test_a_choice_takes_some_cells_and_fewer_rounds() -> None:
-    some = replace(CHOICE, algorithms=["clove"], extras=False, rounds=2).cells([TINY])
-    assert [(cell.label, cell.settings["rounds"]) for cell in some] == [("CLoVE", 2)]
-    assert [cell.settings["rounds"] for cell in replace(CHOICE, rounds=9).cells([TINY])] == [3] * 3
+def test_when_time_is_up_runs_stop_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbroken: Results
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    kept = Results(tmp_path / "results")
+    stacks = CHOICE.stacks([TINY], tmp_path / "runs")
+    ended = run_stacks(stacks, kept, Late(clock, 8), minutes=0.9)
+    assert (len(kept.runs), ended.failures) == (2, [])
+    assert {stack.cell.key for stack in ended.left} == {stack.cell.key for stack in stacks[1:]}
+    pd.testing.assert_frame_equal(lasting(make(tmp_path, TINY, Quiet())), lasting(unbroken))
 
 
-def test_runs_that_several_experiments_read_are_made_once() -> None:
-    twice = CHOICE.cells([TINY, replace(TINY, number="E98", name="again")])
-    assert len(twice) == len(CHOICE.cells([TINY]))
+def test_a_limit_of_minutes_is_a_time_and_not_for_a_cluster(tmp_path: Path) -> None:
+    for options, said in (({"minutes": 0.0}, "more than 0"), ({"ray": "auto"}, "Ray cluster")):
+        with pytest.raises(CloveError, match=said):
+            run_stacks([], Results(tmp_path), Quiet(), **{"minutes": 1.0, **options})  # type: ignore[arg-type]

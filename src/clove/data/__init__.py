@@ -14,9 +14,11 @@ from clove.data.fetch import fetch_dataset
 from clove.data.hugging_face import clients_from_hugging_face
 from clove.data.mixings import (
     MIXINGS,
+    Amounts,
     LabelCounts,
     MixedClients,
     describe,
+    expected_amounts,
     find_mixing,
     mix,
     mixing_options,
@@ -35,6 +37,7 @@ __all__ = [
     "CARDS",
     "DATASETS",
     "MIXINGS",
+    "Amounts",
     "Check",
     "CheckReport",
     "ClientData",
@@ -54,6 +57,7 @@ __all__ = [
     "dataset_card",
     "dataset_options",
     "describe",
+    "expected_amounts",
     "fetch_dataset",
     "find_mixing",
     "holdout",

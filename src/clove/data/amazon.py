@@ -100,6 +100,7 @@ AMAZON = DataCard(
     ),
     shape=(WORDS,),
     classes=2,
+    groups=len(DOMAINS),
     train=24_911,
     test=2_766,
     forms=(

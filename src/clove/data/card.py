@@ -87,6 +87,11 @@ class DataCard:
         one where the data set is published so.
     needs : tuple of str
         Other data sets it is made from.
+    groups : int or None
+        Natural groups other than its classes, with the default options; None where it has none, or
+        their number depends on how it was made.
+    brings : mapping
+        Its own defaults for `clients_per_cluster` and `points_per_client`.
     version : int
         Version of the decoding; raised when the decoded arrays change.
     """
@@ -105,6 +110,8 @@ class DataCard:
     checksums: Mapping[str, str] = field(default_factory=dict)
     contents: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    groups: int | None = None
+    brings: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
 
     @property

@@ -33,6 +33,7 @@ DIGITS = DataCard(
     train=1437,
     test=360,
     by_hand="comes with scikit-learn",
+    brings={"clients_per_cluster": 5, "points_per_client": 50},
 )
 
 
@@ -49,8 +50,7 @@ def digits(data_dir: Path | None, seed: int) -> Dataset:
         x_test=x[test],
         y_test=y[test],
         scale=16,
-        clients_per_cluster=5,
-        points_per_client=50,
+        **DIGITS.brings,
     )
 
 

@@ -104,6 +104,7 @@ FEMNIST = DataCard(
     ),
     shape=(1, SIDE, SIDE),
     classes=CLASSES,
+    brings={"clients_per_cluster": 1},
     forms=_forms("femnist", "femnist/data", "leaf/data/femnist/data"),
     by_hand=(
         "LEAF publishes a program, not files: clone https://github.com/TalwalkarLab/leaf and run, "
@@ -142,7 +143,7 @@ def femnist(
         x = arrays[f"x_{part}"]
         fields[f"x_{part}"] = x if len(rows) == len(x) else Rows(x, rows)
         fields[f"y_{part}"] = arrays[f"y_{part}"][rows]
-    return Dataset.of(FEMNIST, **fields, clients_per_cluster=1)
+    return Dataset.of(FEMNIST, **fields, **FEMNIST.brings)
 
 
 def _in_both(arrays: Arrays, source: Source) -> Array:

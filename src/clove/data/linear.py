@@ -17,6 +17,7 @@ from clove.seeds import stream
 
 Array = NDArray[Any]
 
+CLUSTERS = 5
 POINTS, TRAIN_SHARE = {"paper": 6250, "authors": 5000}, {"paper": 0.8, "authors": 0.9}
 MOST_VALUES = 10**9  # of all points together: eight gigabytes as they are drawn
 FARTHEST = 5  # the paper's range of distances between true parameters is [separation, 5 separation]
@@ -31,6 +32,7 @@ LINEAR = DataCard(
     citation="the mixed linear regression of the CLoVE paper",
     shape=(20,),
     classes=None,
+    groups=CLUSTERS,
     train=25_000,
     test=6_250,
     by_hand="drawn on the spot",
@@ -41,7 +43,7 @@ def linear(
     data_dir: Path | None,
     seed: int,
     *,
-    clusters: int = 5,
+    clusters: int = CLUSTERS,
     dimension: int = 20,
     points: int | None = None,
     noise: float = 1e-4,

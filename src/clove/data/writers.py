@@ -55,6 +55,8 @@ MNIST_WRITERS = DataCard(
     ),
     shape=MNIST.shape,
     classes=10,
+    groups=440,
+    brings={"clients_per_cluster": 1},
     train=41_411,
     test=10_137,
     forms=(
@@ -133,7 +135,7 @@ def mnist_writers(
         y_test=y[rows[test]],
         group_test=group[test],
         scale=255,
-        clients_per_cluster=1 if by == "writer" else None,
+        **(MNIST_WRITERS.brings if by == "writer" else {}),
     )
 
 

@@ -18,7 +18,14 @@ from itertools import product
 from typing import Any
 
 from clove.algorithms import known_algorithms
-from clove.data import DATASETS, find_mixing
+from clove.data import (
+    DATASETS,
+    Amounts,
+    dataset_card,
+    expected_amounts,
+    find_mixing,
+    mixing_options,
+)
 from clove.errors import CloveError, unknown_name
 from clove.paper.names import OPTIONS, method
 
@@ -158,8 +165,7 @@ class Words(dict[str, Any]):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
         if "clients_per_cluster" in settings:
-            clusters = 10 if settings["mixing"] == "none" else 5
-            self["clients"] = clusters * settings["clients_per_cluster"]
+            self["clients"] = amounts_of(settings).clients
 
     @classmethod
     def printed(cls, settings: Mapping[str, Any]) -> Words:
@@ -172,6 +178,13 @@ class Words(dict[str, Any]):
                 words[name] = OPTIONS.get(value, value)
         words["algorithm"] = method(settings["algorithm"])
         return words
+
+
+def amounts_of(settings: Mapping[str, Any]) -> Amounts:
+    """Return how many clusters, clients and points there are about in runs with these settings."""
+    card, mixing = dataset_card(settings["dataset"]), settings["mixing"]
+    known = mixing_options(mixing)
+    return expected_amounts(card, mixing, **{n: v for n, v in settings.items() if n in known})
 
 
 def by_rules(settings: Mapping[str, Any], reading: str) -> dict[str, Any]:

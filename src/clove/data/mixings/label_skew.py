@@ -179,10 +179,15 @@ def _set_sizes(classes: int, each: int | None, shared: int | None) -> tuple[int,
     return each, shared
 
 
+def clusters_of_skew_2(classes: int | None, authors: bool) -> int:
+    """Return how many clusters label skew 2 makes where no option says."""
+    return (6 if authors else 3) if classes == 4 else 5
+
+
 def _label_sets(
     classes: int, clusters: int | None, each: int, shared: int, request: Request
 ) -> Array:
-    usual = (6 if request.authors else 3) if classes == 4 else 5
+    usual = clusters_of_skew_2(classes, request.authors)
     count = whole_number("clusters", usual if clusters is None else clusters)
     if request.authors and (count, classes, each, shared) == (5, 10, 4, 2):
         return _holding(AUTHORS_SETS, classes)

@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clove.data.card import DataCard
 from clove.data.mixings.cluster import Cluster, Holding
-from clove.data.mixings.concept_shift import concept_shift
+from clove.data.mixings.concept_shift import SWAPS, concept_shift
 from clove.data.mixings.dominant_class import label_skew_4
-from clove.data.mixings.feature_skew import feature_skew
-from clove.data.mixings.label_skew import label_skew_1, label_skew_2, label_skew_3
+from clove.data.mixings.feature_skew import ROTATIONS, feature_skew
+from clove.data.mixings.label_skew import (
+    clusters_of_skew_2,
+    label_skew_1,
+    label_skew_2,
+    label_skew_3,
+)
 from clove.data.mixings.mixed import OPTIONS, exchange, mixed
 from clove.data.mixings.none import none
 from clove.data.mixings.without_clusters import dirichlet, quantity_skew
@@ -35,6 +41,9 @@ class Mixing:
     exchange: Callable[..., list[Holding]] | None = None
     """What clients do with their points in the end: `exchange(holdings, clusters, seed, options)`,
     the same for training and test points."""
+    usual: Callable[[DataCard, bool], int | None] | None = None
+    """`usual(card, authors)`: how many clusters it makes of a data set where no option says; None
+    where the default of its option `clusters` says it, whatever the data."""
     options: Mapping[str, Any] | None = None
     """Its own options and their defaults; None: the keyword-only parameters of `clusters`."""
 
@@ -44,13 +53,15 @@ class Mixing:
 
 
 MIXINGS: Mapping[str, Mixing] = {
-    "none": Mixing(none, 5, 1000),
+    "none": Mixing(none, 5, 1000, usual=lambda card, _: card.groups or card.classes),
     "label-skew-1": Mixing(label_skew_1, 5, 500),
-    "label-skew-2": Mixing(label_skew_2, 5, 500),
+    "label-skew-2": Mixing(
+        label_skew_2, 5, 500, usual=lambda card, authors: clusters_of_skew_2(card.classes, authors)
+    ),
     "label-skew-3": Mixing(label_skew_3, 5, 500),
-    "label-skew-4": Mixing(label_skew_4, 5, 500),
-    "feature-skew": Mixing(feature_skew, 10, 500),
-    "concept-shift": Mixing(concept_shift, 5, 1000),
+    "label-skew-4": Mixing(label_skew_4, 5, 500, usual=lambda card, _: card.classes),
+    "feature-skew": Mixing(feature_skew, 10, 500, usual=lambda *_: len(ROTATIONS)),
+    "concept-shift": Mixing(concept_shift, 5, 1000, usual=lambda *_: len(SWAPS)),
     "dirichlet": Mixing(dirichlet, 25, None, grouped=False, variants=False),
     "quantity-skew": Mixing(quantity_skew, 25, None, grouped=False, variants=False),
     "mixed": Mixing(mixed, 5, 500, variants=False, exchange=exchange, options=OPTIONS),

@@ -32,10 +32,14 @@ AUTHORS_SIZES: Mapping[tuple[str, str], Sizes] = {
 
 def sizes_for(dataset: Dataset, mixing: str, authors: bool = False) -> dict[str, int]:
     """Return the numbers that a data set has of its own; those it brings along go first."""
-    table = AUTHORS_SIZES if authors else SIZES
     own = {
         "clients_per_cluster": dataset.clients_per_cluster,
         "points_per_client": dataset.points_per_client,
     }
     brought = {option: value for option, value in own.items() if value is not None}
-    return {**table.get((dataset.name, mixing), {}), **brought}
+    return {**sizes_of(dataset.name, mixing, authors), **brought}
+
+
+def sizes_of(name: str, mixing: str, authors: bool = False) -> Sizes:
+    """Return the paper's own numbers for a data set of that name."""
+    return (AUTHORS_SIZES if authors else SIZES).get((name, mixing), {})

@@ -1,0 +1,123 @@
+"""Stacks made by several processes of this machine, one of which may die without the others."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+from clove.paper.choice import Stack
+from clove.paper.making import Made, Tell, make
+from clove.paper.pace import Queue
+
+TRIES = 2  # of a stack whose process dies
+POLL = 0.2  # seconds between looks at how far the processes are
+
+
+class Seat:
+    """A process that makes one stack after another; when it died, the next one has a new process.
+
+    Each has a pool of its own: a process that dies takes all of a pool with it.
+    """
+
+    def __init__(self, keep_models: bool) -> None:
+        self.keep_models = keep_models
+        self.stack: Stack | None = None
+        self.told = 0  # rounds of this stack
+        self._context = get_context("spawn")  # a forked process cannot use a GPU
+        self._pool: ProcessPoolExecutor | None = None
+        self._news: Any = None
+        self.doing: Future[Made] = Future()
+
+    def begin(self, stack: Stack, until: float | None) -> None:
+        """Begin a stack."""
+        if self._pool is None:
+            self._news = self._context.SimpleQueue()
+            self._pool = ProcessPoolExecutor(1, self._context, _begin_worker, (self._news,))
+        self.stack, self.told = stack, 0
+        self.doing = self._pool.submit(_work, stack, self.keep_models, until)
+
+    def hear(self, tell: Tell) -> None:
+        """Pass on which rounds are done."""
+        while not self._news.empty():
+            rounds = self._news.get()
+            self.told += rounds
+            tell(rounds)
+
+    def done(self) -> tuple[Stack, Made | None, str]:
+        """Return the stack and what came of it; nothing, and a line, where the process died."""
+        stack, self.stack = self.stack, None
+        assert stack is not None
+        error = self.doing.exception()
+        if isinstance(error, BrokenProcessPool):
+            self.leave()
+            return stack, None, f"its process died: {error}"
+        if error is not None:
+            return stack, Made(error=f"{type(error).__name__}: {error}"), ""
+        return stack, self.doing.result(), ""
+
+    def leave(self) -> None:
+        """Let the process go."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
+
+
+def side_by_side(
+    queue: Queue, tell: Tell, workers: int, keep_models: bool
+) -> Iterator[tuple[Stack, Made]]:
+    """Make stacks in processes of their own, so many at a time, and yield each when it is done.
+
+    A stack whose process dies is tried once more: that may have been the want of memory, and what
+    was done of it is kept.
+    """
+    seats = [Seat(keep_models) for _ in range(workers)]
+    died: Counter[str] = Counter()
+    try:
+        while busy := _seated(seats, queue):
+            wait([seat.doing for seat in busy], timeout=POLL, return_when=FIRST_COMPLETED)
+            for seat in busy:
+                is_done = seat.doing.done()
+                seat.hear(tell)
+                if not is_done:
+                    continue
+                stack, made, reason = seat.done()
+                if made is None:
+                    tell(-seat.told)  # the next try tells of them again
+                    died[stack.cell.key] += 1
+                    if died[stack.cell.key] < TRIES:
+                        queue.put_back(stack)
+                        continue
+                    made = Made(error=f"{reason}; what is done is kept, the same command goes on")
+                queue.note(stack, made)
+                yield stack, made
+    finally:
+        for seat in seats:
+            seat.leave()
+
+
+def _seated(seats: list[Seat], queue: Queue) -> list[Seat]:
+    """Give every free seat a stack, and return those that have one."""
+    for seat in seats:
+        if seat.stack is None and (stack := queue.take()) is not None:
+            seat.begin(stack, queue.until)
+    return [seat for seat in seats if seat.stack is not None]
+
+
+# ------------------------------------------------------------------------------- in such a process
+
+_news: Any = None  # where it tells of rounds
+
+
+def _begin_worker(news: Any) -> None:
+    global _news
+    _news = news
+    warnings.simplefilter("ignore")  # what there is to say stands in the runs' folders
+
+
+def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
+    return make(stack, _news.put, keep_models, until)

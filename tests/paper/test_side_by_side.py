@@ -1,0 +1,65 @@
+"""Stacks made by several processes: one of them may die without the others."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from clove.paper.choice import Stack
+from clove.paper.results import Results
+from clove.paper.run import run_stacks
+from clove.runs.settings import Settings
+from tests.paper.made_up import TINY
+from tests.paper.test_run import CHOICE, Quiet, lasting
+
+pytestmark = pytest.mark.slow  # a process takes seconds to start
+
+
+@dataclass(frozen=True)
+class Deadly(Stack):
+    """A stack that kills the process that begins it, so many times."""
+
+    times: int = 0
+
+    def settings(self, seed: int) -> Settings:
+        """Leave a mark and die, or be as any other stack."""
+        marks = self.folder / "marks"
+        marks.mkdir(exist_ok=True, parents=True)
+        if len(list(marks.iterdir())) < self.times:
+            (marks / str(os.getpid())).touch()
+            os._exit(1)
+        return super().settings(seed)
+
+
+def deadly(stack: Stack, times: int, folder: Path) -> Stack:
+    return Deadly(stack.cell, stack.reading, stack.seeds, folder, times)
+
+
+def test_two_workers_give_what_one_gives(tmp_path: Path) -> None:
+    made = []
+    for workers in (1, 2):
+        home, display = tmp_path / str(workers), Quiet()
+        kept = Results(home / "results")
+        ended = run_stacks(CHOICE.stacks([TINY], home / "runs"), kept, display, workers=workers)
+        assert not ended.failures
+        assert (display.done, display.rounds) == (3, 18)
+        made.append(lasting(kept))
+    assert made[0].equals(made[1])
+
+
+def test_a_process_that_dies_takes_only_its_stack_with_it_which_is_tried_once_more(
+    tmp_path: Path,
+) -> None:
+    kept, display = Results(tmp_path / "results"), Quiet()
+    first, second, third = replace(CHOICE, seeds=1).stacks([TINY], tmp_path / "runs")
+    once, always = deadly(first, 1, tmp_path / "once"), deadly(second, 99, tmp_path / "always")
+    ended = run_stacks([once, always, third], kept, display, workers=2)
+    [(failed, error)] = ended.failures
+    assert failed is always
+    assert "its process died" in error
+    assert "the same command goes on" in error
+    assert set(kept.runs["key"]) == {once.cell.key, third.cell.key}
+    assert len(list((tmp_path / "always" / "marks").iterdir())) == 2
