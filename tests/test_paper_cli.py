@@ -66,12 +66,21 @@ def test_run_then_status_then_nothing_is_missing(here: Path) -> None:
     assert "CLoVE, log losses" in works("tables", "E99", "--results", "results")
 
 
+def test_what_there_is_no_time_for_is_counted_and_no_failure(here: Path) -> None:
+    shown = works("run", "tiny", "--seeds", "1", "--minutes", "0.00001", *HERE, *QUICK)
+    assert "0 of 3 cells are done" in shown
+    assert "no time for 3 cells: the same command goes on with them" in shown
+    later = works("run", "tiny", "--seeds", "1", "--minutes", "60", *HERE, *QUICK)
+    assert "3 of 3 cells are done" in later
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["run", "ablatoin"], "did you mean 'ablation'? `clove paper list` shows them all"),
         (["run", "E99", "--settings", "autors"], "did you mean 'authors'"),
         (["run", "E99", "--seeds", "0"], "seeds must be 1 or more, not 0"),
+        (["run", "E99", "--minutes", "0"], "minutes must be more than 0, not 0"),
         (["run", "E99", "--set", "learning_rate=1"], "--set takes settings of the machine"),
         (["run", "E99", "--set", "device"], "--set takes KEY=VALUE"),
         (["run", "E99", "--data", "mnits"], "did you mean 'mnist'"),

@@ -131,14 +131,14 @@ def run(
         from clove.paper.choice import Choice
         from clove.paper.experiment import find_experiments
         from clove.paper.results import Results
-        from clove.paper.run import run_stacks, usual_workers
+        from clove.paper.run import end_of, run_stacks, usual_workers
 
         given = {"device": device, "precision": precision, "data_dir": data_dir}
         machine = given_once(set_, given)
         choice = Choice(
             *(reading, seeds, rounds, data or (), mixing or (), algorithm or (), extras, machine)
         )
-        kept = Results(results)
+        until, kept = end_of(minutes, ray), Results(results)
         stacks = choice.stacks(find_experiments(names), folder, kept if missing else None)
         if not stacks:
             out.print("nothing to run")
@@ -150,7 +150,7 @@ def run(
                 workers=number,
                 ray=ray,
                 keep_models=keep_models,
-                minutes=minutes,
+                until=until,
             )
     _say_what_is_done(stacks, ended, results)
 

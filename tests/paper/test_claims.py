@@ -12,7 +12,7 @@ from clove.paper.claims import Claim, all_claims, verdict
 from clove.paper.experiment import READINGS
 from clove.paper.names import METRICS
 from clove.paper.results import Recorded
-from tests.paper.made_up import cell, heat, results
+from tests.paper.made_up import cell, heat, recorded, results
 
 
 def judged(folder: Path, claim: dict[str, Any], *some: tuple[Any, list[float], str]) -> str:
@@ -24,7 +24,7 @@ def clove(dataset: str = "mnist", mixing: str = "label-skew-1") -> Any:
     return cell("E2", dataset=dataset, mixing=mixing, algorithm="clove")
 
 
-AT_LEAST = {"only": {"algorithm": "clove"}, "at_least": 0.995}
+AT_LEAST: dict[str, Any] = {"only": {"algorithm": "clove"}, "at_least": 0.995}
 
 
 def test_what_has_no_runs_is_not_judged(tmp_path: Path) -> None:
@@ -33,11 +33,33 @@ def test_what_has_no_runs_is_not_judged(tmp_path: Path) -> None:
 
 def test_a_claim_holds_or_says_where_it_does_not(tmp_path: Path) -> None:
     good = (clove(), [1.0, 0.99], "ari")
-    assert judged(tmp_path / "a", AT_LEAST, good) == "holds (1 of 1; 11 not run yet)"
+    assert judged(tmp_path / "a", AT_LEAST, good) == "holds so far (1 of 1; 11 not run yet)"
     bad = (clove("fmnist"), [0.9, 0.9], "ari")
     expected = "holds in 1 of 2; 10 not run yet: not Fashion-MNIST, label skew 1 (0.90 ± 0.00)"
     assert judged(tmp_path / "b", AT_LEAST, good, bad) == expected
     assert judged(tmp_path / "c", AT_LEAST, bad).startswith("does not hold; 11 not run yet: not")
+
+
+def test_runs_cut_short_are_not_judged(tmp_path: Path) -> None:
+    kept = Results(tmp_path)
+    kept.add([recorded(clove(), 0, rounds=2, ari=1.0)])
+    found = verdict(Claim("E2", "it is so", "ari", **AT_LEAST), "paper", kept)
+    assert str(found) == "not run yet"
+
+
+def test_a_claim_is_decided_by_all_its_cells_or_by_one_where_it_fails(tmp_path: Path) -> None:
+    made = Claim("E2", "it is so", "ari", **AT_LEAST)
+    good, bad = (clove(), [1.0], "ari"), (clove("fmnist"), [0.5], "ari")
+    every = [
+        (one, [1.0], "ari")
+        for one in EXPERIMENTS["E2"].cells("paper")
+        if one.algorithm == "clove" and not one.extra
+    ]
+    decided = [
+        verdict(made, "paper", results(tmp_path / name, *some)).is_decided
+        for name, some in (("none", []), ("one", [good]), ("both", [good, bad]), ("all", every))
+    ]
+    assert decided == [False, False, True, True]
 
 
 def test_what_was_never_reached_is_not_at_most_anything(tmp_path: Path) -> None:
@@ -75,7 +97,7 @@ def test_rank_counts_the_papers_methods_when_all_are_there(tmp_path: Path) -> No
     values = dict(zip(names, [0.1, 0.2, 1.0, 0.3, 0.9, 0.8], strict=True))
     claim = {"only": {"algorithm": "clove", "mixing": "label-skew-1"}, "rank": 3}
     every = [(one, [values[name]], "ari") for one, name in some]
-    assert judged(tmp_path / "a", claim, *every).startswith("holds (1 of 1")
+    assert judged(tmp_path / "a", claim, *every).startswith("holds so far (1 of 1")
     second = judged(tmp_path / "b", {**claim, "rank": 2}, *every)
     assert second.endswith("not MNIST, label skew 1 (0.80, place 3; FlexCFL 1.00)")
     assert judged(tmp_path / "c", claim, *every[1:]) == "not run yet"

@@ -95,6 +95,7 @@ def test_figures_have_the_papers_digits_and_its_kind_of_spread() -> None:
 def test_fewer_seeds_and_fewer_rounds_are_said() -> None:
     one = Measured(ONE, ACCURACY, (90.0,), 20)
     assert one.remarks(seeds=3) == ["1 seed", "20 rounds"]
+    assert Measured(ONE, ACCURACY, (90.0,), 20, Figure(90.0, 1.0, 1)).mark is None
     assert Measured(ONE, ACCURACY, (90.0, 90.0), 100).remarks(seeds=3) == ["2 seeds"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from clove.errors import CloveError
 from clove.paper import EXPERIMENTS, Results
 from clove.paper.reproduction import page, read_findings, write_page
-from tests.paper.made_up import cell, results
+from tests.paper.made_up import cell, recorded, results
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,8 @@ def test_results_verdicts_and_findings_stand_with_their_experiment(tmp_path: Pat
     )
     text = page(kept)
     section = text[text.index("## E2: ") : text.index("## E3: ")]
-    assert "CLoVE's final ARI is 1.00: **holds** (1 of 1; 11 not run yet)." in section
+    assert "CLoVE's final ARI is 1.00: **holds so far** (1 of 1; 11 not run yet)." in section
+    assert re.search(r"E2\]\(.* \| 1 of \d+ cells \| \d undecided \| 0 of", text)
     assert "It was the moon." in section
     assert "**1.00 ± 0.00**" not in section  # alone, nobody is best
     assert "1.00 ± 0.00 ≈<br><sub>1.00 ± 0.00</sub>" in section
@@ -47,6 +48,14 @@ def test_results_verdicts_and_findings_stand_with_their_experiment(tmp_path: Pat
     assert "Notes." not in text
     assert "2 runs took 5 device seconds" in text
     assert "| a machine | fp32 | 0.1 | 2 | 3 | 2026-01-02 | 2 | 5 |" in text
+
+
+def test_runs_cut_short_are_not_counted_among_those_there_are(tmp_path: Path) -> None:
+    kept = Results(tmp_path)
+    kept.add([recorded(cell("E2", dataset="mnist", algorithm="clove"), 0, rounds=2, ari=1.0)])
+    text = page(kept)
+    assert re.search(r"E2\]\(.* \| 0 of \d+ cells \|  \| 0 of", text)
+    assert "2 rounds" in text[text.index("## E2: ") : text.index("## E3: ")]
 
 
 def test_every_experiment_is_reached_from_the_overview(tmp_path: Path) -> None:

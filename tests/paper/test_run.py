@@ -13,7 +13,7 @@ from clove.errors import CloveError
 from clove.paper.choice import Choice, Stack
 from clove.paper.experiment import Experiment
 from clove.paper.results import Recorded, Results
-from clove.paper.run import run_stacks
+from clove.paper.run import end_of, run_stacks
 from clove.runs.folder import RunFolder
 from tests.paper.made_up import SMALL, TINY
 
@@ -132,13 +132,19 @@ def test_when_time_is_up_runs_stop_and_the_same_command_goes_on(
     monkeypatch.setattr("time.time", lambda: clock[0])
     kept = Results(tmp_path / "results")
     stacks = CHOICE.stacks([TINY], tmp_path / "runs")
-    ended = run_stacks(stacks, kept, Late(clock, 8), minutes=0.9)
+    ended = run_stacks(stacks, kept, Late(clock, 8), until=end_of(0.9))
     assert (len(kept.runs), ended.failures) == (2, [])
     assert {stack.cell.key for stack in ended.left} == {stack.cell.key for stack in stacks[1:]}
     pd.testing.assert_frame_equal(lasting(make(tmp_path, TINY, Quiet())), lasting(unbroken))
 
 
-def test_a_limit_of_minutes_is_a_time_and_not_for_a_cluster(tmp_path: Path) -> None:
-    for options, said in (({"minutes": 0.0}, "more than 0"), ({"ray": "auto"}, "Ray cluster")):
-        with pytest.raises(CloveError, match=said):
-            run_stacks([], Results(tmp_path), Quiet(), **{"minutes": 1.0, **options})  # type: ignore[arg-type]
+def test_a_limit_of_minutes_is_a_time_and_not_for_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 100.0)
+    assert end_of(0.5) == 130.0
+    assert end_of(None, "auto") is None
+    with pytest.raises(CloveError, match="more than 0, not -1"):
+        end_of(-1)
+    with pytest.raises(CloveError, match="not on a Ray cluster"):
+        end_of(1, "auto")

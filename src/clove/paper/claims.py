@@ -44,16 +44,22 @@ class Verdict:
 
     claim: Claim
     holds: int = 0
-    cells: int = 0  # of those there are runs of
+    cells: int = 0  # of those there are whole runs of
     missing: int = 0
     failures: tuple[str, ...] = field(default=())
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether runs that are missing could not change it."""
+        return bool(self.cells) and (not self.missing or self.holds < self.cells)
 
     def __str__(self) -> str:
         if not self.cells:
             return "not run yet"
         unmade = f"; {self.missing} not run yet" if self.missing else ""
         if self.holds == self.cells:
-            return f"holds ({self.cells} of {self.cells}{unmade})"
+            so_far = " so far" if self.missing else ""
+            return f"holds{so_far} ({self.cells} of {self.cells}{unmade})"
         some = f"holds in {self.holds} of {self.cells}" if self.holds else "does not hold"
         return f"{some}{unmade}: not {'; '.join(self.failures)}"
 
@@ -109,7 +115,7 @@ def _place(one: Measured, found: Sequence[Measured]) -> str:
 
 def _judge(claim: Claim, one: Measured, others: Sequence[Measured]) -> str | None:
     """Return why a claim does not hold of a figure; empty: it does; None: that is not known yet."""
-    if not one.values:
+    if not one.is_whole:
         return None
     shown = one.ours_text()
     if claim.rank is not None:
@@ -133,7 +139,7 @@ def _ranked(rank: int, one: Measured, others: Sequence[Measured]) -> str | None:
         for o in others
         if (o.cell.dataset, o.cell.mixing, o.cell.variant) == where and not o.cell.extra
     ]
-    if any(not rival.values for rival in rivals):
+    if not all(rival.is_whole for rival in rivals):
         return None
     mine = round(one.mean, one.decimals)
     ahead = [o for o in rivals if (round(o.mean, one.decimals) - mine) * one.metric.better > 0]
@@ -149,7 +155,7 @@ def _compared(claim: Claim, one: Measured, others: Sequence[Measured]) -> str | 
     for other in others:
         same = all(other.cell.settings.get(n) == one.cell.settings.get(n) for n in alike)
         if same and _is_meant(other.cell, claim.above):
-            if not other.values:
+            if not other.is_whole:
                 return None
             behind = (other.mean - one.mean) * one.metric.better > 0
             return f"{one.ours_text()}, {other.cell.label} {other.ours_text()}" if behind else ""

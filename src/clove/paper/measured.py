@@ -56,6 +56,11 @@ class Measured:
         return int(self.cell.settings["rounds"])
 
     @property
+    def is_whole(self) -> bool:
+        """Whether there are runs, with all the rounds of the experiment: else nothing is judged."""
+        return bool(self.values) and self.rounds >= self.wanted_rounds
+
+    @property
     def decimals(self) -> int:
         """How many digits are shown: no fewer than the paper has."""
         return max(0 if self.theirs is None else self.theirs.decimals, self.metric.decimals)
@@ -67,8 +72,8 @@ class Measured:
 
     @property
     def mark(self) -> Mark | None:
-        """How ours compares with theirs; None where one of them is not there."""
-        if self.theirs is None or not self.values:
+        """How ours compares with theirs; None where one of them is not there, or cut short."""
+        if self.theirs is None or not self.is_whole:
             return None
         ours, theirs = np.isfinite(self.mean), np.isfinite(self.theirs.mean)
         if not self.metric.reached and not (ours and theirs):

@@ -15,7 +15,6 @@ from clove.paper.claims import Verdict, all_claims, verdict
 from clove.paper.experiment import EXPERIMENTS, READINGS, Experiment
 from clove.paper.figures import Drawn, figures_of
 from clove.paper.formats.markdown import one_table
-from clove.paper.measured import runs_of
 from clove.paper.results import Results
 from clove.paper.tables import ABOVE, tables_of
 from clove.paper.written import has_results
@@ -85,9 +84,9 @@ def _heading(one: Experiment) -> str:
 
 
 def _runs(one: Experiment, reading: str, results: Results) -> str:
-    """Return how many cells have runs, of how many."""
+    """Return how many cells have whole runs, of how many."""
     cells = one.cells(reading)
-    there = sum(bool(len(runs_of(results, cell))) for cell in cells)
+    there = sum(bool(len(results.of(cell))) for cell in cells)
     return f"{there} of {len(cells)} cells" if cells else ""
 
 
@@ -97,8 +96,11 @@ def _verdicts(one: Experiment, reading: str, results: Results) -> list[Verdict]:
 
 
 def _held(one: Experiment, reading: str, results: Results) -> str:
-    known = [v for v in _verdicts(one, reading, results) if v.cells]
-    return f"{sum(v.holds == v.cells for v in known)} of {len(known)}" if known else ""
+    verdicts = [v for v in _verdicts(one, reading, results) if v.cells]
+    decided = [v for v in verdicts if v.is_decided]
+    undecided = f"{len(verdicts) - len(decided)} undecided" if len(decided) < len(verdicts) else ""
+    held = f"{sum(v.holds == v.cells for v in decided)} of {len(decided)}" if decided else ""
+    return ", ".join(filter(None, (held, undecided)))
 
 
 def _seconds(one: Experiment, results: Results) -> str:
@@ -170,7 +172,7 @@ def _sentence(one: Verdict) -> str:
 
 def _bold(words: str) -> str:
     """Return the words of a verdict with the end of its bold part marked."""
-    short = re.match(r"not run yet|does not hold|holds in \d+ of \d+|holds", words)
+    short = re.match(r"not run yet|does not hold|holds so far|holds in \d+ of \d+|holds", words)
     assert short is not None
     return f"{short[0]}**{words[short.end() :]}."
 

@@ -57,19 +57,14 @@ def run_stacks(
     workers: int = 1,
     ray: str | None = None,
     keep_models: bool = False,
-    minutes: float | None = None,
+    until: float | None = None,
 ) -> Ended:
     """Make all runs that are not there yet, and return what did not get done.
 
     Several workers are as many processes, each with a stack of its own; with `ray` the stacks are
-    spread over a cluster. Results are written whenever a stack is finished. After so many minutes
-    nothing goes on, and no stack is begun that would not be done by then.
+    spread over a cluster. Results are written whenever a stack is finished. After a time (see
+    `end_of`) nothing goes on, and no stack is begun that would not be done by then.
     """
-    if minutes is not None and not minutes > 0:
-        raise CloveError(f"minutes must be more than 0, not {minutes:g}")
-    if minutes is not None and ray is not None:
-        raise CloveError("a limit of minutes holds on this machine, not on a Ray cluster")
-    until = None if minutes is None else time.time() + 60 * minutes
     failures: list[tuple[Stack, str]] = []
     display.begin(sum(one.rounds for one in stacks), len(stacks))
     queue = Queue([]) if ray is not None else _queue(stacks, results, workers, until)
@@ -87,6 +82,17 @@ def run_stacks(
             results.add(made.kept)
             display.stack_done(stack, made.kept)
     return Ended(failures, queue.left)
+
+
+def end_of(minutes: float | None, ray: str | None = None) -> float | None:
+    """Return the time until which runs may go on that have so many minutes from now."""
+    if minutes is None:
+        return None
+    if not minutes > 0:
+        raise CloveError(f"minutes must be more than 0, not {minutes:g}")
+    if ray is not None:
+        raise CloveError("a limit of minutes holds on this machine, not on a Ray cluster")
+    return time.time() + 60 * minutes
 
 
 def usual_workers(device: str) -> int:

@@ -152,12 +152,16 @@ class PaperTable:
     # -------------------------------------------------------------------------------- who is best
 
     def is_best(self, one: Measured) -> bool:
-        """Say whether a figure of ours is the best of all methods of the paper in its place."""
+        """Say whether a figure of ours is the best of all methods of the paper in its place.
+
+        Nobody is while one of them has no runs, or runs cut short.
+        """
         rivals = self._rivals(one)
-        among = any(rival is one for rival in rivals)
-        if not among or len({rival.cell.algorithm for rival in rivals}) < 2:
+        among = any(rival is one for rival in rivals) and np.isfinite(one.mean)
+        several = len({rival.cell.algorithm for rival in rivals}) > 1
+        if not among or not several or not all(rival.is_whole for rival in rivals):
             return False
-        means = [round(rival.mean, rival.decimals) for rival in rivals]
+        means = [round(o.mean, o.decimals) for o in rivals if np.isfinite(o.mean)]
         best = max(means) if one.metric.better > 0 else min(means)
         return bool(round(one.mean, one.decimals) == best)
 
@@ -172,7 +176,6 @@ class PaperTable:
             and not row.extra
             and other.metric.better
             and (other.cell.dataset, other.cell.mixing, other.cell.variant, other.metric) == where
-            and np.isfinite(other.mean)
         ]
 
 
