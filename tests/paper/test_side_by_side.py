@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,3 +64,20 @@ def test_a_process_that_dies_takes_only_its_stack_with_it_which_is_tried_once_mo
     assert "the same command goes on" in error
     assert set(kept.runs["key"]) == {once.cell.key, third.cell.key}
     assert len(list((tmp_path / "always" / "marks").iterdir())) == 2
+
+
+@dataclass(frozen=True)
+class Slow(Stack):
+    """A stack that takes long before its first round."""
+
+    def settings(self, seed: int) -> Settings:
+        """Wait for longer than any test."""
+        time.sleep(600)
+        return super().settings(seed)
+
+
+def test_what_does_not_stop_between_rounds_is_ended_when_time_is_up(tmp_path: Path) -> None:
+    [one, *_] = replace(CHOICE, seeds=1).stacks([TINY], tmp_path)
+    slow = Slow(one.cell, one.reading, one.seeds, tmp_path)
+    ended = run_stacks([slow], Results(tmp_path), Quiet(), workers=2, until=time.time() + 10)
+    assert (ended.failures, ended.left) == ([], [slow])

@@ -143,6 +143,11 @@ class Queue:
             self.pace.took(stack, made.seconds)
 
     @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.until is not None and time.time() >= self.until
+
+    @property
     def left(self) -> list[Stack]:
         """Return the stacks that were not begun, or stopped."""
         return [*self.stopped, *self.waiting]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from threading import Timer
 from typing import Any
 
 from clove.paper.choice import Stack
@@ -15,6 +18,7 @@ from clove.paper.making import Made, Tell, make
 from clove.paper.pace import Queue
 
 TRIES = 2  # of a stack whose process dies
+GRACE = 5.0  # seconds after the time is up in which a round may end
 POLL = 0.2  # seconds between looks at how far the processes are
 
 
@@ -89,7 +93,7 @@ def side_by_side(
                 if made is None:
                     tell(-seat.told)  # the next try tells of them again
                     died[stack.cell.key] += 1
-                    if died[stack.cell.key] < TRIES:
+                    if queue.is_over or died[stack.cell.key] < TRIES:
                         queue.put_back(stack)
                         continue
                     made = Made(error=f"{reason}; what is done is kept, the same command goes on")
@@ -120,4 +124,13 @@ def _begin_worker(news: Any) -> None:
 
 
 def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
-    return make(stack, _news.put, keep_models, until)
+    """Make a stack; what cannot stop between two rounds in time, such as compiling, is ended."""
+    if until is None:
+        return make(stack, _news.put, keep_models)
+    end = Timer(max(0.0, until + GRACE - time.time()), os._exit, (0,))
+    end.daemon = True
+    end.start()
+    try:
+        return make(stack, _news.put, keep_models, until)
+    finally:
+        end.cancel()
