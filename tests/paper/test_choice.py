@@ -36,9 +36,9 @@ def test_runs_that_several_experiments_read_are_made_once() -> None:
 
 
 def test_the_machines_settings_go_before_the_usual_ones_and_do_not_change_a_key() -> None:
-    usual, own = CHOICE.cells([TINY])[0], replace(CHOICE, machine={"checkpoint_every": 1})
-    assert usual.settings["checkpoint_every"] == 10
-    assert own.cells([TINY])[0].settings["checkpoint_every"] == 1
+    usual, own = CHOICE.cells([TINY])[0], replace(CHOICE, machine={"picture": True})
+    assert usual.settings["picture"] is False
+    assert own.cells([TINY])[0].settings["picture"] is True
     assert own.cells([TINY])[0].key == usual.key == TINY.cells("paper")[0].key
 
 

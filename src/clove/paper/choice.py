@@ -21,8 +21,9 @@ from clove.paper.results import Results
 from clove.runs.folder import RunFolder
 from clove.runs.settings import Settings, from_names
 
-# A checkpoint of every round would be most of what a small round does; a kill costs nine at most.
-USUAL = {"picture": False, "checkpoint_every": 10}
+# Nobody looks at the pictures of hundreds of runs. Checkpoints are as usual, of every round: where
+# large models take longer to write than to train, `--set checkpoint_every=10` costs a kill nine more.
+USUAL = {"picture": False}
 
 
 @dataclass(frozen=True)
