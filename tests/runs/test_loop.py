@@ -30,28 +30,37 @@ seeds, rounds, numbers = st.integers(0, 2**40), st.integers(1, 1000), st.integer
 def test_participants_are_a_share_of_all_clients_at_least_one_each_once_in_order(
     seed: int, number: int, clients: int, share: float
 ) -> None:
-    drawn = participants(seed, number, clients, share)
+    drawn = participants(seed, number, np.arange(clients), share)
     assert len(drawn) == max(1, ceil(share * clients - 1e-9))
     assert (np.diff(drawn) > 0).all()
     assert drawn[0] >= 0
     assert drawn[-1] < clients
-    assert (participants(seed, number, clients, share) == drawn).all()
+    assert (participants(seed, number, np.arange(clients), share) == drawn).all()
 
 
 @pytest.mark.parametrize(("share", "clients", "size"), [(0.1, 30, 3), (0.7, 10, 7), (0.001, 5, 1)])
 def test_a_share_that_comes_out_whole_is_not_rounded_up(
     share: float, clients: int, size: int
 ) -> None:
-    assert len(participants(0, 1, clients, share)) == size
+    assert len(participants(0, 1, np.arange(clients), share)) == size
+
+
+def test_only_those_that_are_there_are_drawn_and_by_the_same_chance() -> None:
+    there = np.array([0, 3, 4, 999_999])
+    drawn = participants(0, 1, there, 0.5)
+    assert drawn.tolist() == there[participants(0, 1, np.arange(4), 0.5)].tolist()
+    assert participants(0, 1, there, 1.0).tolist() == there.tolist()
 
 
 def test_rounds_and_seeds_draw_other_participants() -> None:
-    draws = {tuple(participants(seed, n, 50, 0.3)) for seed in range(3) for n in range(1, 4)}
+    draws = {
+        tuple(participants(seed, n, np.arange(50), 0.3)) for seed in range(3) for n in range(1, 4)
+    }
     assert len(draws) == 9
 
 
 def test_everybody_takes_part_unless_told_otherwise() -> None:
-    assert participants(0, 1, 4, 1.0).tolist() == [0, 1, 2, 3]
+    assert participants(0, 1, np.arange(4), 1.0).tolist() == [0, 1, 2, 3]
 
 
 def test_driving_sends_each_question_its_answer_and_returns_the_outcome() -> None:
@@ -70,7 +79,7 @@ def test_agreement_with_the_true_groups_is_of_participants_and_of_all_seen() -> 
     result = clove.run(**settings)
     seen: set[int] = set()
     for _, record in result.history.iterrows():
-        cohort = participants(0, record["round"], 25, 0.4)
+        cohort = participants(0, record["round"], np.arange(25), 0.4)
         seen |= set(cohort.tolist())
         assignment, known = np.array(record["assignment"]), sorted(seen)
         assert record["participants"] == 10

@@ -29,6 +29,11 @@ class Federation(Protocol):
         ...
 
     @property
+    def present(self) -> Indices:
+        """The clients of whom a round's participants are drawn; on a network some may be away."""
+        ...
+
+    @property
     def true_groups(self) -> Indices | None:
         """The clients' true groups where they say them, to judge by."""
         ...

@@ -223,6 +223,11 @@ class Simulation(ABC):
         """How many clients there are."""
         return self.memory.clients
 
+    @property
+    def present(self) -> Indices:
+        """All clients: none is away."""
+        return np.arange(self.clients)
+
     def begin_round(self, number: int, asked: int = 0) -> None:
         """Tell the federation that a round begins (from 1), or goes on after some questions."""
         self.round, self._asked = number, asked

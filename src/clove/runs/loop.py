@@ -126,13 +126,13 @@ def drive(asking: Asking[Any], answer: Callable[[Question], Any]) -> Any:
         reply = answer(question)
 
 
-def participants(seed: int, number: int, clients: int, participation: float) -> Indices:
-    """Draw the participants of a round: a share of all clients, at least one."""
+def participants(seed: int, number: int, present: Indices, participation: float) -> Indices:
+    """Draw the participants of a round: a share of the clients that are there, at least one."""
     if participation >= 1:
-        return np.arange(clients)
-    size = max(1, ceil(participation * clients - 1e-9))
+        return present
+    size = max(1, ceil(participation * len(present) - 1e-9))
     draw = seeds.stream(seed, "participants", number)
-    return np.sort(draw.choice(clients, size=size, replace=False))
+    return present[np.sort(draw.choice(len(present), size=size, replace=False))]
 
 
 def run_rounds(runs: Sequence[tuple[Progress, RunFolder | None, Watcher | None]]) -> None:
@@ -226,7 +226,7 @@ def _round(progress: Progress) -> Asking[None]:
     _make_room(progress)
     prepared = progress.prepared
     settings, federation = prepared.settings, prepared.federation
-    cohort = participants(settings.seed, number, federation.clients, settings.participation)
+    cohort = participants(settings.seed, number, federation.present, settings.participation)
     outcome: Outcome[Any] = yield from prepared.algorithm.round(progress.state, cohort)
     federation.end_round(len(outcome.clients))
     progress.state = outcome.state
@@ -237,8 +237,7 @@ def _round(progress: Progress) -> Asking[None]:
         progress.loss_vectors[number] = outcome.loss_vectors
     scores = None
     if number % settings.evaluate_every == 0 or number == settings.rounds:
-        everyone = np.arange(federation.clients)
-        scores = yield prepared.algorithm.evaluation(progress.state, everyone)
+        scores = yield prepared.algorithm.evaluation(progress.state, federation.present)
         progress.scores = scores
     progress.records.append(_record(number, progress, outcome, scores))
 

@@ -288,6 +288,24 @@ def test_what_a_client_cannot_do_it_says(tmp_path: Path) -> None:
         serve(LocalGrid.of(app, CLIENTS), tmp_path / "run", **{**COMMON, "rounds": 1})
 
 
+def test_an_error_of_the_clients_own_is_said_in_a_line(tmp_path: Path) -> None:
+    def torn(context: Any) -> clove.ClientData:
+        from .runs import load_data
+
+        data = load_data(context)
+        if context.node_config["partition-id"] == BAD and context.state:
+            raise OSError("the disk\nis gone")
+        return data
+
+    app = clove.flower.client(clove.classification("mlp"), torn)
+    said = (
+        r"client 4, node .* load_data of client 4 failed: OSError: the disk \(test_misbehaving.py"
+    )
+    with pytest.warns(CloveWarning, match=said) as warned:
+        serve(LocalGrid.of(app, CLIENTS), tmp_path / "run", **{**COMMON, "rounds": 1})
+    assert not any("Traceback" in str(one.message) for one in warned)
+
+
 def test_a_summary_of_large_samples_is_no_gigantic_answer():
     template = {"weight": torch.zeros(1, 10)}
     form = {"vectors": ("float32", (3, 224 * 224 * 3))}

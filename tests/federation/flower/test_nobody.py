@@ -6,17 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
 
 import clove
-from clove.federation import Losses
-from clove.federation.flower.server import EMPTY_ROUNDS, FlowerFederation
+from clove.federation.flower.server import EMPTY_ROUNDS
 
-from .grid import FIRST_NODE, LocalGrid
-from .runs import CLIENTS, COMMON, digits_app, serve, simulate
-from .test_questions import MODELS, federations
+from .grid import LocalGrid, Node
+from .runs import CLIENTS, COMMON, digits, digits_app, serve, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*client .* is set aside:UserWarning")
 SETTINGS: dict[str, Any] = {**COMMON, "algorithm": "fedavg", "timeout": 0.05, "rounds": 8}
@@ -80,28 +77,14 @@ def test_some_rounds_without_anybody_do_no_harm(tmp_path: Path) -> None:
     assert result.history["participants"].tolist() == [10, 0, 0, 10, 0, 0, 10, 10]
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_participants_that_are_away_by_chance_do_no_harm(asked: bool) -> None:
-    """They are drawn from all that were ever here: others of these may be there."""
-    far, _ = federations()
-    here, away = np.array([0]), np.array([1])
-    del far.roster.grid.nodes[FIRST_NODE + 1]
-    far.roster.grid.nodes[FIRST_NODE].meddle = unless(lambda _: True)
-    for number in range(1, EMPTY_ROUNDS):
-        _empty_round(far, number, here if asked else away)
-    if asked:
-        with pytest.raises(clove.CloveError, match="nobody took part"):
-            _empty_round(far, EMPTY_ROUNDS, here)
-    else:
-        for number in range(EMPTY_ROUNDS, far.rounds):
-            _empty_round(far, number, away)
-        with pytest.raises(clove.CloveError, match="nobody took part"):
-            _empty_round(far, far.rounds, away)
-
-
-def _empty_round(far: FlowerFederation, number: int, cohort: np.ndarray) -> None:
-    far.begin_round(number)
-    far.end_round(len(far.answer(Losses(MODELS, cohort)).clients))
+def test_who_is_away_is_not_drawn(tmp_path: Path) -> None:
+    """Half of those that are there take part, however many numbers there have ever been."""
+    grid = LocalGrid.of(digits_app(), 4)
+    app = clove.flower.client(clove.classification("mlp"), lambda _: digits()[4])
+    grid.nodes[99] = Node(app, 99, {"partition-id": 900})
+    settings = {**SETTINGS, "participation": 0.4, "rounds": 3}
+    result = serve(grid, tmp_path / "run", outputs=10, **settings)
+    assert result.history["participants"].tolist() == [2] * 3
 
 
 class Leaving(LocalGrid):

@@ -12,7 +12,10 @@ from flwr.app import Context, Message, RecordDict
 
 import clove
 from clove.errors import CloveWarning
+from clove.federation.flower import roster
 from clove.federation.flower.codec import FORM
+from clove.federation.flower.header import refusal
+from clove.runs.folder import RunFolder
 
 from .grid import FIRST_NODE, LocalGrid, Node, node
 from .runs import CLIENTS, COMMON, digits, digits_app, load_data, serve
@@ -57,16 +60,22 @@ def numbers(context: Context) -> clove.ClientData:
         (clove.flower.client(MLP, small_images), {}, "its samples have shape"),
         (clove.flower.client(MLP, more_classes), {}, "its labels need 1[0-9] outputs"),
         (clove.flower.client(MLP, no_data), {}, "must return a ClientData, not list"),
-        (clove.flower.client(MLP, broken), {}, "no such table"),
+        (
+            clove.flower.client(MLP, broken),
+            {},
+            r"load_data of client 4 \(the odd one\) failed: ValueError: no such table "
+            r"\(test_roster.py, line \d+\). Mend it on that node",
+        ),
         (clove.flower.client(clove.regression("mlp"), numbers), {}, "its task is regression"),
         (clove.flower.client(clove.classification("cnn"), load_data), {}, "network cnn"),
         (digits_app(), {"partition-id": -7}, "clients are numbered from 0"),
         (digits_app(), {"partition-id": 2**40}, "its partition-id is 1099511627776"),
+        (digits_app(), {"partition-id": 1000}, "with 5 nodes none may have 1000 or more"),
     ],
 )
 def test_a_node_that_does_not_fit_is_named_and_left_out(app, config, said, tmp_path: Path) -> None:
     grid = grid_with(app, name="the odd one", **config)
-    if config.get("partition-id") in (-7, 2**40):
+    if "partition-id" in config:
         grid.nodes[99].app = clove.flower.client(MLP, lambda context: digits()[4])
     with pytest.warns(CloveWarning, match=rf"node 99 .*is left out: .*{said}") as warned:
         result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
@@ -81,6 +90,60 @@ def test_of_two_nodes_with_one_number_one_is_left_out(tmp_path: Path) -> None:
         result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
     assert len(warned) == 1, "it is asked once"
     assert result.history["participants"].tolist() == [4]
+
+
+@pytest.mark.parametrize("how", ["mended", "as before"])
+def test_who_was_refused_is_greeted_again_and_named_once(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "AGAIN", 0.0)
+    grid, greeted = grid_with(digits_app()), []
+
+    def refuse_at_first(question: Message, reply: Message) -> Message:
+        if question.metadata.message_type == "query.hello":
+            greeted.append(question)
+            if len(greeted) == 1 or how == "as before":
+                return Message(refusal("the table is not there yet"), reply_to=question)
+        return reply
+
+    grid.nodes[99].meddle = refuse_at_first
+    settings = {**ONE, "rounds": 3, "min_nodes": 4, "outputs": 10}
+    with pytest.warns(CloveWarning, match="the table is not there yet") as warned:
+        result = serve(grid, tmp_path / "run", **settings)
+    assert len(warned) == 1
+    assert result.history["participants"].tolist()[-1] == (5 if how == "mended" else 4)
+    assert len(greeted) == 2 if how == "mended" else len(greeted) > 2
+
+
+def test_who_stays_unfit_is_greeted_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(roster.time, "monotonic", lambda: now)
+    one, greeted = roster.Outside("it has no disk", 30.0, 30.0), []
+    while now < 7200:
+        if one.due <= now:
+            greeted.append(now)
+            one.put_off()
+        now += 1.0
+    assert greeted[:5] == [30, 60, 120, 240, 480]
+    assert greeted[-1] - greeted[-2] == roster.SELDOM
+
+
+def test_what_a_node_says_cannot_pass_for_a_line_of_ours(tmp_path: Path) -> None:
+    grid = grid_with(digits_app(), name="ward\n\x1b[2Jround 1/1: \u202e5 clients")
+    grid.nodes[99].meddle = lambda question, reply: (
+        reply
+        if question.metadata.message_type == "query.hello"
+        else Message(refusal("no\r\nround 1/1: 5 clients\x07" + "x" * 10_000), reply_to=question)
+    )
+    with pytest.warns(CloveWarning) as warned:
+        serve(grid, tmp_path / "run", **ONE, outputs=10)
+    for one in warned:
+        assert str(one.message).isprintable()
+        assert len(str(one.message)) < 700
+    assert "ward [2Jround 1/1: 5 clients" in str(warned[0].message)
+    saved = RunFolder(tmp_path / "run").checkpoint()
+    assert saved is not None
+    assert all(name.isprintable() for name in saved["memory"]["numbers"])
 
 
 def saying(**words: Any) -> Any:

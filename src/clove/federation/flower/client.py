@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,6 +67,8 @@ class Client:
             )
         except CloveError as error:
             content = refusal(str(error))
+        except Exception as error:  # the network, or a function, of the user's own
+            content = refusal(_in_a_line(error, f"its answer to {name} failed"))
         return Message(content, reply_to=message)
 
     def _hello(self, context: Context) -> RecordDict:
@@ -93,7 +97,12 @@ class Client:
         return reply
 
     def _data(self, context: Context) -> ClientData:
-        data = self.load_data(context)
+        try:
+            data = self.load_data(context)
+        except CloveError:
+            raise
+        except Exception as error:  # the user's own
+            raise CloveError(_in_a_line(error, f"load_data of {_who(context)} failed")) from error
         if not isinstance(data, ClientData):
             raise CloveError(f"load_data must return a ClientData, not {type(data).__name__}")
         return data
@@ -117,6 +126,24 @@ class Client:
         if own is None and header.folder and is_simulated():
             own = header.folder
         return None if own is None else Path(str(own))
+
+
+def _who(context: Context) -> str:
+    """Return what a client is called, by what its node was told."""
+    words = context.node_config
+    number = f"client {words['partition-id']}" if "partition-id" in words else "this client"
+    return f"{number} ({words['name']})" if "name" in words else number
+
+
+def _in_a_line(error: Exception, what: str) -> str:
+    """Say in a line what failed and what to do; the whole story is for this node's own log."""
+    logging.getLogger("flwr").error("%s", what, exc_info=error)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = (str(error).strip() or "no more is known").splitlines()[0]
+    return (
+        f"{what}: {type(error).__name__}: {said} ({Path(where.filename).name}, line "
+        f"{where.lineno}). Mend it on that node, whose log says more; it is asked again"
+    )
 
 
 def is_simulated() -> bool:

@@ -10,6 +10,8 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from clove.federation.flower.words import plain
+
 UNANSWERED = {
     ErrorCode.MESSAGE_UNAVAILABLE: "no answer in time",
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer is lost",
@@ -78,4 +80,4 @@ def _reply(node: int, message: Message) -> Reply:
     code = message.error.code
     if code in UNANSWERED:
         return Reply(node, None, f"{UNANSWERED[code]} (Flower's code {code})", silent=True)
-    return Reply(node, None, f"Flower says: {message.error.reason} (code {code})")
+    return Reply(node, None, f"Flower says: {plain(str(message.error.reason))} (code {code})")

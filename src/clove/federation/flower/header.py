@@ -8,6 +8,7 @@ from typing import get_type_hints
 from flwr.app import ConfigRecord, RecordDict
 
 from clove.federation.flower.codec import Misread
+from clove.federation.flower.words import plain
 
 HEADER, REFUSAL, FORGOTTEN = "header", "refusal", "forgotten"
 MOST_ASKED = 10_000  # questions in a round
@@ -85,4 +86,4 @@ def says_forgotten(content: RecordDict) -> bool:
 def reason_of(content: RecordDict) -> str | None:
     """Return why a client did not answer, where it says so."""
     record = content.config_records.get(REFUSAL)
-    return None if record is None else str(record.get("reason", "it gives no reason"))[:500]
+    return None if record is None else plain(str(record.get("reason", "it gives no reason")))

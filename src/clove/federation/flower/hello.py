@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -13,15 +13,18 @@ from torch import Tensor
 
 from clove import __version__
 from clove.data import ClientData
+from clove.federation.flower.words import plain
 from clove.federation.parameters import Parameters
 from clove.tasks import Task, initial_parameters
 
 OWN = "own"  # a network that is not of the zoo
-MOST_CLIENTS = 1_000_000
+MOST_GROUPS = 1_000_000
 MOST_SAMPLES = 10**12
 MOST_NUMBERS = 10**8  # of a sample, or of a network's outputs for it
 MOST_CLASSES = 100_000
 LONGEST_NAME = 200
+MOST_WORD = 100  # letters of the other words of a greeting
+CLIENTS_A_NODE, SOME_CLIENTS = 100, 1000
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,20 @@ def introduce(data: ClientData, task: Task, node: Mapping[str, object]) -> Hello
         network=OWN if own else str(task.network),
         parameters=outline(initial_parameters(task, 0)) if own else None,
         version=__version__,
+    )
+
+
+def in_plain_words(hello: Hello) -> Hello:
+    """Return what a node says of itself as it can be printed and stored."""
+    name = hello.name or ""
+    return replace(
+        hello,
+        # One that is too long is refused: cut, it could be another's.
+        name=plain(name, max(1, len(name))) or None,
+        task=plain(hello.task, MOST_WORD),
+        network=plain(hello.network, MOST_WORD),
+        parameters=None if hello.parameters is None else plain(hello.parameters, MOST_WORD),
+        version=plain(hello.version, MOST_WORD),
     )
 
 
@@ -104,16 +121,20 @@ class Terms:
         return None
 
 
-def unfit(hello: Hello) -> str | None:
-    """Say what no run could take."""
-    if hello.number is not None and not 0 <= hello.number < MOST_CLIENTS:
-        return f"its partition-id is {hello.number}: clients are numbered from 0"
+def unfit(hello: Hello, nodes: int) -> str | None:
+    """Say what no run with so many nodes could take."""
+    most = max(SOME_CLIENTS, CLIENTS_A_NODE * nodes)  # a server has room for each number
+    if hello.number is not None and not 0 <= hello.number < most:
+        return (
+            f"its partition-id is {hello.number}: clients are numbered from 0, each once, and with "
+            f"{nodes} nodes none may have {most} or more"
+        )
     most = MOST_CLASSES if hello.task == "classification" else MOST_NUMBERS
     if not (1 <= hello.samples <= MOST_SAMPLES and 1 <= hello.outputs <= most):
         return f"it has {hello.samples} samples, and needs {hello.outputs} outputs"
     if min(hello.inputs, default=1) < 1 or prod(hello.inputs) > MOST_NUMBERS:
         return f"its samples have shape {hello.inputs}"
-    if hello.group is not None and not 0 <= hello.group < MOST_CLIENTS:
+    if hello.group is not None and not 0 <= hello.group < MOST_GROUPS:
         return f"its group is {hello.group}: groups are numbered from 0"
     if hello.name is not None and len(hello.name) > LONGEST_NAME:
         return f"its name has {len(hello.name)} letters, where {LONGEST_NAME} are the most"

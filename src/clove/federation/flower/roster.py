@@ -19,10 +19,12 @@ from clove.federation.flower.client import HELLO, message_type
 from clove.federation.flower.codec import Reader
 from clove.federation.flower.exchange import Reply, exchange, received, send
 from clove.federation.flower.header import reason_of
-from clove.federation.flower.hello import LONGEST_NAME, Hello, Terms, unfit
+from clove.federation.flower.hello import LONGEST_NAME, Hello, Terms, in_plain_words, unfit
+from clove.federation.flower.words import plain
 from clove.federation.parameters import Indices
 
 PAUSE = 0.5
+AGAIN, SELDOM = 30.0, 600.0  # seconds until a node that was refused or silent is greeted again
 DAY = 86_400.0
 LONGEST_GREETING = 100_000  # bytes
 
@@ -40,6 +42,20 @@ class Member:
         """What to call the client in messages."""
         name = "" if self.hello.name is None else f" ({self.hello.name})"
         return f"client {self.number}{name}"
+
+
+@dataclass
+class Outside:
+    """A node that was greeted and is no client, and when it is greeted again: ever more seldom."""
+
+    problem: str | None  # why it was refused; None: it was silent
+    due: float
+    pause: float
+
+    def put_off(self) -> None:
+        """Let it be greeted again after a pause twice as long."""
+        self.due = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, SELDOM)
 
 
 @dataclass
@@ -62,9 +78,11 @@ class Roster:
     bound: dict[str, int] = field(default_factory=dict)  # of nodes that were registered, by key
     _groups: dict[int, int | None] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)  # of nodes that were registered
-    _ignored: set[int] = field(default_factory=set)
-    _too_many: dict[int, int] = field(default_factory=dict)  # nodes, by the client they would be
-    _missed: dict[str, int] = field(default_factory=dict)  # silent nodes, by greetings sent since
+    _nodes: int = 0  # how many are online
+    _outside: dict[int, Outside] = field(default_factory=dict)  # nodes that are no clients
+    _sent: dict[str, int] = field(
+        default_factory=dict
+    )  # greetings that are not waited for: to whom
 
     @property
     def size(self) -> int:
@@ -95,7 +113,9 @@ class Roster:
     def _too_few(self, least: int, patience: float) -> str:
         there = f"{len(self.members)} of {least} nodes"
         if self.terms is None:
-            advice = "start the others, or set min-nodes"
+            refused = any(one.problem is not None for one in self._outside.values())
+            mend = "mend those that are named above, by what is said of them, " if refused else ""
+            advice = f"start the others, {mend}or set min-nodes"
             return f"only {there} were there after {patience:g} s: {advice}"
         return (
             f"only {there} fit this run after {patience:g} s: start others, mend those that are "
@@ -107,38 +127,54 @@ class Roster:
         nodes = list(self.grid.get_nodes())
         online = {int(node.node_id) for node in nodes}
         self._keys = {int(one.node_id): _digest(one.public_key) for one in nodes if one.name}
-        self.members = {n: one for n, one in self.members.items() if one.node in online}
-        self._ignored &= online
-        for node in [node for node, number in self._too_many.items() if number not in self.members]:
-            self._ignored.discard(node)  # who had the number has left
-            del self._too_many[node]
-        self._missed = {name: node for name, node in self._missed.items() if node in online}
-        replies = [one for one in received(self.grid, self._missed) if one.content is not None]
-        known = {*self._missed.values(), *self._ignored, *(one.node for one in replies)}
-        known |= {one.node for one in self.members.values()}
-        greeting = _greeting(online - known)
-        replies += exchange(self.grid, message_type(HELLO), greeting, self.timeout)
-        found = [one for one in map(self._heard, replies) if one is not None]
+        self._nodes = len(online)
+        self._forget_all_but(online)
+        inside = {one.node for one in self.members.values()}
+        now = time.monotonic()
+        self._greet_again(node for node, one in self._outside.items() if one.due <= now)
+        replies = [one for one in received(self.grid, self._sent) if one.content is not None]
+        new = online - inside - self._outside.keys()
+        replies += exchange(self.grid, message_type(HELLO), _greeting(new), self.timeout)
+        heard = (self._heard(one) for one in replies if one.node not in inside)
+        found = [one for one in heard if one is not None]
         # Those without a number get theirs last, and in an order that does not depend on time.
         for node, hello in sorted(
             found, key=lambda one: (one[1].number is None, _key(*one), one[0])
         ):
             self._admit(node, hello)
 
+    def _forget_all_but(self, online: set[int]) -> None:
+        members = {n: one for n, one in self.members.items() if one.node in online}
+        left = len(members) < len(self.members)
+        self.members = members
+        self._outside = {node: one for node, one in self._outside.items() if node in online}
+        self._sent = {name: node for name, node in self._sent.items() if node in online}
+        if left:  # whoever was refused for a number's sake may have it now
+            for one in self._outside.values():
+                one.due = 0.0 if one.problem is not None else one.due
+
     def miss(self, number: int) -> None:
         """Ask a client that fell silent nothing more, until it answers a greeting.
 
         That is sent and not waited for: whoever hangs costs its timeout once, not every time.
         """
-        self._greet_again(self.members.pop(number).node)
+        self._set_outside(self.members.pop(number).node)
 
-    def _greet_again(self, node: int) -> None:
-        self._missed |= send(self.grid, message_type(HELLO), _greeting({node}), DAY)
+    def _set_outside(self, node: int) -> None:
+        self._outside[node] = Outside(None, 0.0, AGAIN)
+        self._greet_again([node])
+
+    def _greet_again(self, nodes: Iterable[int]) -> None:
+        """Greet nodes anew that may have been mended or started again, and wait for none."""
+        again = set(nodes)
+        self._sent |= send(self.grid, message_type(HELLO), _greeting(again), DAY)
+        for node in again:
+            self._outside[node].put_off()
 
     def _heard(self, reply: Reply) -> tuple[int, Hello] | None:
-        """Return what a node said of itself, or leave it out: for good, unless it was silent."""
+        """Return what a node said of itself, or leave it out for now."""
         if reply.silent:
-            self._greet_again(reply.node)
+            self._set_outside(reply.node)
             _warn(reply.node, None, f"{reply.problem}; it is greeted again")
             return None
         try:
@@ -148,21 +184,21 @@ class Roster:
             if reason is not None:
                 raise CloveError(reason)
             check_size(reply.content, LONGEST_GREETING)
-            return reply.node, Reader().value(reply.content, Hello)
+            return reply.node, in_plain_words(Reader().value(reply.content, Hello))
         except CloveError as error:
             self._refuse(reply.node, None, str(error))
             return None
 
     def _admit(self, node: int, hello: Hello) -> None:
-        problem = unfit(hello) or (self.terms.misfit(hello) if self.terms else None)
+        problem = unfit(hello, self._nodes) or (self.terms.misfit(hello) if self.terms else None)
         number = self._number(node, hello)
         problem = problem or self._foreign(node, number)
         if problem is None and number in self.members:
             problem = f"node {self.members[number].node} is client {number} already"
-            self._too_many[node] = number
         if problem is not None:
             self._refuse(node, hello.name, problem)
             return
+        self._outside.pop(node, None)
         self.members[number] = Member(number, node, hello)
         self._groups[number] = hello.group
         self.numbers[_key(node, hello)] = number
@@ -194,8 +230,11 @@ class Roster:
         return self.numbers.get(_key(node, hello), free)
 
     def _refuse(self, node: int, name: str | None, problem: str) -> None:
-        self._ignored.add(node)
-        _warn(node, name, problem)
+        """Leave a node out, and say why, once; it is greeted again later."""
+        problem, before = plain(problem), self._outside.get(node)
+        if before is None or before.problem != problem:
+            self._outside[node] = Outside(problem, time.monotonic() + AGAIN, AGAIN)
+            _warn(node, name, problem)
 
     def settle(self, terms: Callable[[Sequence[Hello]], Terms]) -> Terms:
         """Decide by the clients that are there what is expected of all, and leave out misfits."""

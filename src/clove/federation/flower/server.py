@@ -24,6 +24,7 @@ from clove.federation.flower.header import Header, reason_of, says_forgotten
 from clove.federation.flower.letters import Letters
 from clove.federation.flower.parts import for_clients
 from clove.federation.flower.roster import Roster
+from clove.federation.flower.words import plain
 from clove.federation.heads import find_head, part_names
 from clove.federation.parameters import Indices, Parameters
 from clove.federation.precision import dtype_of
@@ -76,7 +77,6 @@ class FlowerFederation:
         self.dtype = dtype_of(self.precision)
         self.ledger = Ledger()
         self.round = self._asked = 0
-        self._reached = False  # whether anybody who is there was asked in this round
         self.told = np.zeros(0, dtype=np.int64)  # the model each client trained last, -1: none
         self.heard = np.zeros(0, dtype=np.int64)  # when it was last known to keep something, 0: not
         self.empty = 0  # rounds that nobody took part in, since somebody did
@@ -95,25 +95,27 @@ class FlowerFederation:
         return len(self.told)
 
     @property
+    def present(self) -> Indices:
+        """The clients that are there, of whom participants are drawn."""
+        return np.array(sorted(self.roster.members), dtype=np.int64)
+
+    @property
     def true_groups(self) -> Indices | None:
         """The clients' true groups, where all say theirs."""
         return self.roster.groups()
 
     def begin_round(self, number: int) -> None:
         """Begin a round: see who is there, and wait for somebody where nobody is."""
-        self.round, self._asked, self._reached = number, 0, False
+        self.round, self._asked = number, 0
         self.ledger.begin_round()
         self._stacks = Stacks()
         self.roster.wait(1, self.wait)
         self._make_room()
 
     def end_round(self, participants: int) -> None:
-        """Give up where nobody takes part any more: such rounds would only look like a run.
-
-        Of few participants, all may be away by chance: then others may have a turn first.
-        """
+        """Give up where nobody takes part any more: such rounds would only look like a run."""
         self.empty = 0 if participants else self.empty + 1
-        if self.empty >= (min(EMPTY_ROUNDS, self.rounds) if self._reached else self.rounds):
+        if self.empty >= min(EMPTY_ROUNDS, self.rounds):
             raise CloveError(
                 f"nobody took part in round {self.round}"
                 + (f", nor in the {self.empty - 1} before it" if self.empty > 1 else "")
@@ -174,7 +176,6 @@ class FlowerFederation:
                 continue
             place_of[member.node] = place
             contents[member.node] = letters.write(place, self._header(member.number))
-        self._reached |= bool(contents)
         down = sum(map(payload, contents.values()))
         up = 0
         kind = message_type(type(question).__name__.lower())
@@ -283,7 +284,7 @@ class FlowerFederation:
     def _set_aside(self, client: int, question: Question, problem: str) -> None:
         self._stacks.forget(client)
         kind = type(question).__name__
-        _warn(f"round {self.round}: {self._who(client)} is set aside in {kind}: {problem}")
+        _warn(f"round {self.round}: {self._who(client)} is set aside in {kind}: {plain(problem)}")
 
     def _who(self, client: int) -> str:
         member = self.roster.members.get(client)
