@@ -21,8 +21,8 @@ from clove.paper.results import Results
 from clove.runs.folder import RunFolder
 from clove.runs.settings import Settings, from_names
 
-# Nobody looks at the pictures of hundreds of runs. Checkpoints are as usual, of every round: where
-# large models take longer to write than to train, `--set checkpoint_every=10` costs a kill nine more.
+# Nobody looks at the pictures of hundreds of runs. Checkpoints are as usual, of every round;
+# `--set checkpoint_every=10` is for models that take longer to write than to train.
 USUAL = {"picture": False}
 
 
