@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # A worker keeps to neighbours, which share what was made for them, until the other has none left.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/pytest --dist worksteal
 ROOMS := clustering algorithms
 
 .PHONY: demo test test-all setup browser lint clean
@@ -13,13 +13,14 @@ demo: setup
 		--rounds 20 --seeds 3 --set learning_rate=0.003
 
 # Tracing doubles the time of a test, so what the rooms' own tests cover is measured with them alone.
+# Of the others many wait for processes of their own: three workers keep two cores busy.
 test: setup lint
-	$(PYTEST) -m "not patient" --durations=15 $(ROOMS:%=tests/%) $(ROOMS:%=--cov=src/clove/%) \
+	$(PYTEST) -n 2 -m "not patient" --durations=15 $(ROOMS:%=tests/%) $(ROOMS:%=--cov=src/clove/%) \
 		--cov-report=term:skip-covered --cov-fail-under=95
-	$(PYTEST) -m "not patient" --durations=15 $(ROOMS:%=--ignore=tests/%)
+	$(PYTEST) -n 3 -m "not patient" --durations=30 $(ROOMS:%=--ignore=tests/%)
 
 test-all: setup lint
-	$(PYTEST) --hypothesis-profile=thorough
+	$(PYTEST) -n 2 --hypothesis-profile=thorough
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks

@@ -96,12 +96,12 @@ def held(folder: Path, what: str = "the run folder", patience: float = 0.0) -> I
     """Have a folder for oneself while writing there; refuse one that another process writes to.
 
     `patience` is for how many seconds to wait before that. The system takes the lock off when a
-    process ends in whatever way, so none is ever left behind. A folder that was made for this, and
-    into which nothing was written, goes again.
+    process ends in whatever way, so none is ever left behind. Folders that were made for this, and
+    into which nothing was written, go again.
     """
-    new = not folder.exists()
-    if not new and not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise CloveError(f"{folder} is a file: choose another folder")
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
     with plain_errors(folder, what):
         folder.mkdir(parents=True, exist_ok=True)
         file = _locked(folder / LOCK, what, time.monotonic() + patience)
@@ -110,9 +110,9 @@ def held(folder: Path, what: str = "the run folder", patience: float = 0.0) -> I
     finally:
         (folder / LOCK).unlink(missing_ok=True)  # first: whoever is next makes its own
         file.close()
-        if new:
-            with suppress(OSError):
-                folder.rmdir()
+        with suppress(OSError):  # something was written there
+            for one in made:
+                one.rmdir()
 
 
 def _locked(path: Path, what: str, until: float) -> TextIO:

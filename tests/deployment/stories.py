@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -50,6 +51,8 @@ def command(*words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             env={**os.environ, "CLOVE_STORY": str(log.parent)},
             stdout=file,
             stderr=subprocess.STDOUT,
+            # Whoever starts the tests in the background may have told them to ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
     try:
         yield process

@@ -27,10 +27,8 @@ def test_simulated_nodes_leave_nothing_behind(tmp_path: Path) -> None:
     assert alive(tmp_path) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.patient)]
-)
+@pytest.mark.patient
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_simulation_that_is_stopped_takes_all_of_ray_with_it(
     tmp_path: Path, how: signal.Signals
 ) -> None:

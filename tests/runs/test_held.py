@@ -166,3 +166,12 @@ def test_where_a_disk_knows_no_locks_it_is_said_and_the_run_goes_on(
     with pytest.warns(CloveWarning, match="knows no locks: see to it"):
         clove.run(**TINY, out=tmp_path / "run")
     assert (tmp_path / "run" / "summary.json").is_file()
+
+
+def test_folders_made_on_the_way_go_again_where_nothing_was_written(tmp_path: Path) -> None:
+    with held(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    with held(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "kept").touch()
+    assert [one.name for one in (tmp_path / "a").iterdir()] == ["kept"]

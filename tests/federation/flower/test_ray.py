@@ -63,6 +63,7 @@ clove.flower._tell = lambda progress: os._exit(9) if progress.round == 2 else te
 run_simulation("""
 
 
+@pytest.mark.patient  # what is not Ray's of it is tested in one process, in test_forgetting.py
 def test_a_simulation_that_was_killed_finds_its_clients_memories(tmp_path: Path) -> None:
     script = SCRIPT.replace('"clove"}', '"local", "rounds": 4}')
     before = ray_processes()
