@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.cluster import AgglomerativeClustering
 
 from clove.algorithms.base import Algorithm, Asking, Outcome
 from clove.algorithms.forks import Descent, descend
@@ -241,6 +240,8 @@ def bipartition(similarity: Floats, linkage: str = "single") -> Flags:
 
     Single linkage makes the largest similarity between the halves as small as it can be.
     """
+    from sklearn.cluster import AgglomerativeClustering  # slow to load, so when needed
+
     tree = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage=linkage)
     labels = tree.fit(1 - similarity).labels_
     return np.asarray(labels != labels[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from clove.clustering import (
     MATCHINGS,
     TRANSFORMS,
     Assignments,
-    LossVectorClustering,
     assign_newcomers,
     match,
     stability_reached,
@@ -38,6 +38,9 @@ from clove.federation.questions import (
     Recalled,
     Seeded,
 )
+
+if TYPE_CHECKING:
+    from clove.clustering import LossVectorClustering
 
 CLUSTERINGS = ("kmeans", "agglomerative", "finch")
 SELECTIONS = ("silhouette", "merge-ratio")
@@ -324,6 +327,8 @@ class Clove(Algorithm[CloveState]):
     # -------------------------------------------------------------------------------- helpers
 
     def _estimator(self, clusters: int) -> LossVectorClustering:
+        from clove.clustering import LossVectorClustering  # slow to load, so when needed
+
         return LossVectorClustering(
             n_clusters=clusters or "auto",
             max_clusters=min(self.max_models or 15, self.setup.clients),

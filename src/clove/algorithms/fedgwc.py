@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.distance import cdist, squareform
-from sklearn.cluster import SpectralClustering
-from sklearn.manifold import spectral_embedding
-from sklearn.metrics import davies_bouldin_score
 
 from clove import seeds
 from clove.algorithms.base import Algorithm, Asking, Outcome, ask_losses, nearest_by_loss
@@ -79,6 +76,10 @@ def split(alike: Floats, most: int, seed: int) -> Indices:
     All clients stay in one group where no index is below 1, where they are too few to tell, and
     where all are equally alike.
     """
+    from sklearn.cluster import SpectralClustering  # slow to load, so when needed
+    from sklearn.manifold import spectral_embedding
+    from sklearn.metrics import davies_bouldin_score
+
     best, labels = 1.0, np.zeros(len(alike), dtype=np.int64)
     if np.ptp(squareform(alike, checks=False)) < ALIKE:
         return labels

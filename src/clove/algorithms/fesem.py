@@ -11,7 +11,6 @@ from clove.algorithms.base import Algorithm, Asking, Outcome, nearest_by_loss
 from clove.algorithms.grouped import check_names, number_of_models
 from clove.algorithms.updates import WEIGHTINGS, Updates, ask_updates, places_of, shares_of
 from clove.clustering import Assignments
-from clove.clustering.kmeans import kmeans_labels
 from clove.errors import CloveError
 from clove.federation.parameters import (
     Indices,
@@ -156,6 +155,8 @@ class Fesem(Algorithm[FesemState]):
         lengths, axes = np.linalg.eigh(found.products(np.arange(len(found.clients))))
         points = axes * np.sqrt(np.maximum(lengths, 0.0))
         state = seeds.integer(self.setup.seed, "clustering") % 2**32
+        from clove.clustering.kmeans import kmeans_labels  # slow to load, so when needed
+
         return kmeans_labels(points, min(number, len(points)), self.n_init, state)
 
     def _means(self, centres: Parameters, found: Updates, assignment: Indices) -> Parameters:

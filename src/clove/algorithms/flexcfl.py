@@ -12,7 +12,6 @@ from clove.algorithms.base import Algorithm, Asking, Outcome, nearest_by_loss
 from clove.algorithms.grouped import Averaging, check_stability, number_of_models, train_groups
 from clove.algorithms.updates import Updates, ask_updates, shares_of
 from clove.clustering import Assignments, stability_reached
-from clove.clustering.kmeans import kmeans_labels
 from clove.errors import CloveError
 from clove.federation.parameters import (
     Indices,
@@ -158,6 +157,8 @@ class FlexCfl(Algorithm[FlexCflState]):
         some = np.sort(draw.permutation(asked)[: number * self.pretrained_per_group])
         points = decomposed_cosines(found.products(some), number)
         chance = seeds.integer(self.setup.seed, "clustering") % 2**32
+        from clove.clustering.kmeans import kmeans_labels  # slow to load, so when needed
+
         labels = kmeans_labels(points, min(number, len(some)), self.n_init, chance)
         found_groups, labels = np.unique(labels, return_inverse=True)
         table = np.zeros((len(found_groups), asked))

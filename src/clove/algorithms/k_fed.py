@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from clove import seeds
@@ -23,6 +22,9 @@ from clove.federation.parameters import Indices, Parameters
 from clove.federation.questions import Floats
 from clove.federation.summaries import summary
 
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
 LOCAL = ("awasthi-sheffet", "plain")
 CENTRAL = ("one-step", "converged", "awasthi-sheffet")
 CLUSTERED = ("inputs", "inputs-and-targets")
@@ -31,9 +33,15 @@ CLUSTERED = ("inputs", "inputs-and-targets")
 # ---------------------------------------------------------------------------------- k-means
 
 
+def _means(points: Floats, number: int, **options: Any) -> KMeans:
+    from sklearn.cluster import KMeans  # slow to load, so when needed
+
+    return KMeans(number, **options).fit(points)
+
+
 def plain_means(points: Floats, number: int, seed: int) -> KMeans:
     """Run k-means from k-means++ starts."""
-    return KMeans(number, n_init=10, random_state=seed % 2**32).fit(points)
+    return _means(points, number, n_init=10, random_state=seed % 2**32)
 
 
 def awasthi_sheffet_means(points: Floats, number: int, seed: int) -> KMeans:
@@ -52,7 +60,7 @@ def awasthi_sheffet_means(points: Floats, number: int, seed: int) -> KMeans:
             for core, centre in zip(cores(projected, rough), rough, strict=True)
         ]
     )
-    return KMeans(number, init=start, n_init=1).fit(points)
+    return _means(points, number, init=start, n_init=1)
 
 
 def cores(points: Floats, centres: Floats) -> NDArray[np.bool_]:
@@ -222,7 +230,7 @@ class KFed(OneShot):
             return np.asarray(awasthi_sheffet_means(centres, number, seed).labels_)
         initial = farthest_first(centres, centres[:first], number)
         if self.central == "converged":
-            return np.asarray(KMeans(number, init=initial, n_init=1).fit(centres).labels_)
+            return np.asarray(_means(centres, number, init=initial, n_init=1).labels_)
         return np.asarray(cdist(centres, initial).argmin(axis=1))
 
     def _number(self) -> int:

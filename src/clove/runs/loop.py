@@ -11,7 +11,6 @@ from math import ceil, isfinite
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 from clove import seeds
 from clove.algorithms import Asking, Outcome
@@ -307,4 +306,6 @@ def _ari(groups: Indices, assignment: Indices) -> float:
 
 @lru_cache(maxsize=64)  # once stable, the same question comes every round
 def _known_ari(groups: tuple[int, ...], assignment: tuple[int, ...]) -> float:
+    from sklearn.metrics import adjusted_rand_score  # slow to load, so when needed
+
     return float(adjusted_rand_score(groups, assignment))

@@ -6,11 +6,11 @@ import json
 import os
 import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 import torch
 
 from clove import __version__
@@ -42,7 +42,7 @@ def versions(gpu: str | None = None) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        "scikit-learn": version("scikit-learn"),
         "machine": gpu or f"{platform.machine()}, {os.cpu_count()} cores",
     }
 
