@@ -163,6 +163,16 @@ def test_tied_weights_are_refused(engine_type):
     assert "under two names" in refused(engine_type, some_clients(classes=3), classification(tied))
 
 
+def test_statistics_of_a_layer_used_twice_are_refused(engine_type):
+    def twice():
+        norm = nn.BatchNorm1d(4, affine=False)
+        return nn.Sequential(nn.Linear(4, 4), norm, nn.Linear(4, 4), norm)
+
+    said = refused(engine_type, some_clients(classes=3), classification(twice))
+    assert "'1.running_mean' and '3.running_mean'" in said
+    assert "under two names" in said
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5])
 def test_stragglers_are_a_share_below_one(engine_type, share):
     message = refused(engine_type, some_clients(), stragglers=share)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.func import grad
 
 from clove.federation import Losses, Sequential, Train, Vectorized
 from clove.federation.layers import ONE_BY_ONE
 from clove.federation.stacked import can_compile
+from clove.tasks import classification
 
 from .worlds import (
     SGD,
@@ -118,3 +122,62 @@ def test_bfloat16_keeps_parameters_in_single_precision_and_comes_near(kind):
         assert tensor.dtype == torch.float32
         assert not torch.equal(tensor, expected[name])
         np.testing.assert_allclose(tensor.numpy(), expected[name].numpy(), atol=0.02)
+
+
+class Repeating(nn.Sequential):
+    """One activation in two places, as many write it."""
+
+    def __init__(self) -> None:
+        act = nn.Tanh()
+        super().__init__(nn.Linear(4, 6), act, nn.Linear(6, 6), act, nn.Linear(6, 3))
+
+
+class Waving(nn.Sequential):
+    """A sequence with a way forward of its own."""
+
+    def forward(self, x):
+        return super().forward(3 * x.sin())
+
+
+def plain() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def waving_inside() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), Waving(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 3))
+
+
+def hooked() -> nn.Module:
+    network = plain()
+    network[0].register_forward_hook(lambda _module, _inputs, output: 5 * output)
+    return network
+
+
+def prepared() -> nn.Module:
+    network = plain()
+    network.register_forward_pre_hook(lambda _module, inputs: (inputs[0] + 1,))
+    return network
+
+
+def weight_normed() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the old way is still met
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 6)), nn.Tanh(), nn.Linear(6, 3))
+
+
+def replaced() -> nn.Module:
+    network = plain()
+    network[1].forward = lambda x: x.square()
+    return network
+
+
+@pytest.mark.parametrize(
+    "make", [Repeating, waving_inside, hooked, prepared, weight_normed, replaced]
+)
+def test_a_stack_does_what_the_network_does_and_not_what_it_looks_like(make):
+    task, clients = classification(make), some_clients(UNEQUAL)
+    found, expected = (
+        train_rounds(kind(clients, task, dtype=torch.float64), SGD)
+        for kind in (Vectorized, Sequential)
+    )
+    assert_same_models(found, expected, 1e-8)

@@ -119,14 +119,20 @@ class Simulation(ABC):
                 f"client {self.numbers[lone[0]]} has a single training sample, but the network's "
                 "batch normalisation needs at least two; drop that client or the layer"
             )
-        if len(list(self.network.parameters())) < len(
-            list(self.network.named_parameters(remove_duplicate=False))
-        ):
-            raise CloveError(
-                "the network uses one parameter under two names (tied weights), which cannot be "
-                "averaged; register it once and use it twice in forward"
-            )
+        self._refuse_ties()
         self._try_network()
+
+    def _refuse_ties(self) -> None:
+        """Refuse one parameter or one running statistic under two names."""
+        known: dict[Tensor, str] = {}
+        kinds = self.network.named_parameters, self.network.named_buffers
+        for name, tensor in [one for kind in kinds for one in kind(remove_duplicate=False)]:
+            if known.setdefault(tensor, name) != name:
+                raise CloveError(
+                    f"the network has {known[tensor]!r} and {name!r}, which are one tensor under "
+                    "two names (tied weights, or a layer used twice) and cannot be averaged; "
+                    "register it once and use it twice in forward"
+                )
 
     def _try_network(self) -> None:
         """Run two samples through the network, so that a misfit is said before any round."""

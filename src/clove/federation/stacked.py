@@ -184,20 +184,32 @@ def _convolution(layer: Layer) -> Convolution | None:
 
 
 def _layers(module: nn.Module, name: str) -> list[Layer]:
-    if isinstance(module, nn.Sequential):
+    if type(module).forward is nn.Sequential.forward and _as_it_seems(module):
         return [
             layer
-            for child, inner in module.named_children()
+            for child, inner in module._modules.items()  # `named_children` has each module once
+            if inner is not None
             for layer in _layers(inner, f"{name}{child}.")
         ]
     return [_layer(module, name)]
 
 
+def _as_it_seems(module: nn.Module) -> bool:
+    """Say whether a module does what its class says: no hooks, and no other way forward."""
+    hooks = (
+        *(module._forward_hooks, module._forward_pre_hooks),
+        *(module._backward_hooks, module._backward_pre_hooks),
+    )
+    return "forward" not in vars(module) and not any(hooks)
+
+
 def _layer(module: nn.Module, name: str) -> Layer:
     kind = type(module)
+    if not _as_it_seems(module):
+        return Other(module, name)
     if kind in ELEMENTWISE:
         return Elementwise(module)
-    if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
+    if kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return Flatten()
     if kind is nn.Linear:
         return Linear(name)
