@@ -209,7 +209,11 @@ def _layer(module: nn.Module, name: str) -> Layer:
         return Other(module, name)
     if kind in ELEMENTWISE:
         return Elementwise(module)
-    if kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
+    if (
+        isinstance(module, nn.Flatten)
+        and kind is nn.Flatten
+        and (module.start_dim, module.end_dim) == (1, -1)
+    ):
         return Flatten()
     if kind is nn.Linear:
         return Linear(name)
