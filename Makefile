@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # A worker keeps to neighbours, which share what was made for them, until the other has none left.
 PYTEST := $(BIN)/pytest --dist worksteal
 ROOMS := clustering algorithms
+# Many tests start Python anew: what it has compiled is to be there the next time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all setup browser lint clean
 
@@ -29,11 +31,10 @@ lint: setup
 
 setup: $(VENV)/.installed
 
-# Not compiled: Python does that itself with what is ever loaded, a small part of it all.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("clove needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@$(MAKE) --no-print-directory browser
 	touch $@
 
