@@ -80,12 +80,54 @@ def test_a_folder_of_before_clients_data_were_noted_is_read_all_the_same(copied:
 
 
 @pytest.mark.parametrize(
-    "name", ["settings.toml", "metrics.jsonl", "checkpoint.safetensors", "data.json"]
+    "name",
+    [
+        *("settings.toml", "metrics.jsonl", "timings.jsonl", "checkpoint.safetensors"),
+        *("data.json", "summary.json", "clients.csv"),
+    ],
 )
 def test_a_damaged_file_is_named(copied: Path, name: str) -> None:
     (copied / name).write_text("no\n")
     with pytest.raises(CloveError, match=f"{re.escape(name)} is damaged"):
         read_run(copied)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("settings.toml", 'rounds = "x"\n', "no section of it has dataset, .*algorithm.*rounds"),
+        ("metrics.jsonl", "", "it has 0 whole lines, but summary.json says .* had 4 rounds"),
+        ("timings.jsonl", "{}\n", "it has 1 whole lines, but summary.json says .* had 4 rounds"),
+        ("metrics.jsonl", "[1]\n" * 4, r"a JSON object should be where \[1\] is"),
+        ("summary.json", "[1, 2]", r"a JSON object should be where \[1, 2\] is"),
+        ("summary.json", "{}", "it does not say how many rounds"),
+        ("clients.csv", "", "it does not begin with the titles"),
+        ("data.json", "3", "a JSON object should be where 3 is"),
+    ],
+)
+def test_a_file_that_is_not_what_a_run_writes_is_named_with_what_is_wrong(
+    copied: Path, name: str, content: str, why: str
+) -> None:
+    (copied / name).write_text(content)
+    with pytest.raises(CloveError, match=f"{re.escape(str(copied / name))} is damaged: {why}"):
+        page_data([copied])
+
+
+def test_a_setting_of_another_kind_is_named(copied: Path) -> None:
+    text = (copied / "settings.toml").read_text()
+    (copied / "settings.toml").write_text(text.replace("rounds = 4", 'rounds = "x"'))
+    with pytest.raises(CloveError, match=r"settings\.toml is damaged: rounds must be int, not 'x'"):
+        read_run(copied)
+
+
+def test_metrics_cut_short_are_those_of_a_run_that_was_stopped_where_it_has_no_summary(
+    copied: Path,
+) -> None:
+    lines = (copied / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (copied / "metrics.jsonl").write_text("".join(lines[:2]))
+    (copied / "summary.json").unlink()
+    read = read_run(copied)
+    assert (read.finished, len(read.records), len(read.timings)) == (False, 2, 2)
 
 
 def test_damaged_loss_vectors_are_named(copied: Path) -> None:

@@ -96,6 +96,7 @@ def test_a_hundred_rounds_of_fifty_clients_are_under_six_megabytes(
     (large / "metrics.jsonl").write_text("".join(rounds))
     timing = (large / "timings.jsonl").read_text().splitlines()[0]
     (large / "timings.jsonl").write_text(f"{timing}\n" * 100)
+    (large / "summary.json").write_text('{"rounds": 100}')
     for number in range(1, 101):
         vectors = Vectors(np.arange(50), draw.gamma(2.0, size=(50, 5)))
         path = large / "loss_vectors" / f"round-{number:05d}.npz"

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from clove.errors import CloveError
 from clove.folders import (
     CHECKPOINT,
+    CLIENTS,
     COMPARISON,
     DATA,
     ERRORS,
@@ -41,6 +42,11 @@ Floats = NDArray[np.float64]
 SIZES = {
     **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "BOOL": 1},
     **{"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1},
+}
+# The settings that every page tells of, whatever the run.
+TOLD = {
+    **dict.fromkeys(("dataset", "mixing", "algorithm", "engine", "device"), str),
+    **dict.fromkeys(("rounds", "seed"), int),
 }
 # Where a checkpoint keeps models: the server's, or those that clients keep.
 MODELS = ("/state/models/", "/memory/kept/model/")
@@ -193,6 +199,7 @@ def read_run(path: Path) -> RunRead:
     if not is_run(path):
         raise _no_run(path)
     with readable(path):
+        finished = _finished(path)  # before all else: what it speaks of is there, if it is
         records = _lines(path / METRICS)
         checkpoint = _checkpoint(path / CHECKPOINT)
         data = _json(path / DATA) if (path / DATA).is_file() else {}
@@ -203,7 +210,7 @@ def read_run(path: Path) -> RunRead:
             timings=_lines(path / TIMINGS)[: len(records)],
             vectors=_all_vectors(path / LOSS_VECTORS, len(records)),
             data=data,
-            finished=(path / SUMMARY).is_file(),
+            finished=finished,
             **checkpoint,
         )
 
@@ -223,20 +230,49 @@ def _no_run(path: Path) -> CloveError:
     )
 
 
+def _finished(path: Path) -> bool:
+    """Say whether a run came to its end, by its summary; what it sums up must then be whole."""
+    if not (path / SUMMARY).is_file():
+        return False
+    rounds = _json(path / SUMMARY).get("rounds")
+    if type(rounds) is not int:
+        raise _damaged(path / SUMMARY, "it does not say how many rounds the run had")
+    for file in (path / METRICS, path / TIMINGS):
+        found = len(_lines(file))
+        if found != rounds:
+            words = f"it has {found} whole lines, but {SUMMARY} says that the run had"
+            raise _damaged(file, f"{words} {rounds} rounds")
+    table = path / CLIENTS
+    if table.is_file() and not table.read_bytes().startswith(b"client,"):
+        raise _damaged(table, "it does not begin with the titles of a table of clients")
+    return True
+
+
+def _damaged(path: Path, why: object) -> CloveError:
+    return CloveError(f"{path} is damaged: {why}")
+
+
 def _settings(path: Path) -> dict[str, dict[str, Any]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CloveError(f"{path} is damaged: {error}") from None
-    return {name: section for name, section in content.items() if isinstance(section, dict)}
+        raise _damaged(path, error) from None
+    sections = {name: section for name, section in content.items() if isinstance(section, dict)}
+    found = {name: value for section in sections.values() for name, value in section.items()}
+    lacking = [name for name in TOLD if name not in found]
+    if lacking:
+        raise _damaged(path, f"no section of it has {', '.join(lacking)}")
+    for name, kind in TOLD.items():
+        if type(found[name]) is not kind:
+            raise _damaged(path, f"{name} must be {kind.__name__}, not {found[name]!r}")
+    return sections
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return _object(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
-        raise CloveError(f"{path} is damaged: {error}") from None
-    return content
+        raise _damaged(path, error) from None
 
 
 def _lines(path: Path) -> list[Record]:
@@ -244,9 +280,15 @@ def _lines(path: Path) -> list[Record]:
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     whole = text[: text.rfind("\n") + 1]
     try:
-        return [json.loads(line) for line in whole.splitlines()]
+        return [_object(json.loads(line)) for line in whole.splitlines()]
     except ValueError as error:
-        raise CloveError(f"{path} is damaged: {error}") from None
+        raise _damaged(path, error) from None
+
+
+def _object(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"a JSON object should be where {str(content)[:20]} is")
+    return content
 
 
 def _all_vectors(folder: Path, rounds: int) -> dict[int, Vectors]:
@@ -263,7 +305,7 @@ def _vectors(path: Path) -> Vectors:
         with np.load(path) as arrays:
             return Vectors(arrays["clients"].astype(np.int64), arrays["losses"].astype(np.float64))
     except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
-        raise CloveError(f"{path} is damaged: {error}") from None
+        raise _damaged(path, error) from None
 
 
 def _checkpoint(path: Path) -> dict[str, Any]:
@@ -280,7 +322,7 @@ def _checkpoint(path: Path) -> dict[str, Any]:
             }
             size = _model_bytes(file, names)
     except (OSError, SafetensorError, ValueError) as error:
-        raise CloveError(f"{path} is damaged: {error}") from None
+        raise _damaged(path, error) from None
     return {
         "groups": arrays.get("/clients/groups"),
         "scores": _scores(arrays),
