@@ -81,9 +81,18 @@ def test_one_seed_has_no_spread() -> None:
 
 
 def test_several_seeds_are_shown_with_their_spread() -> None:
-    found = [summary("clove", accuracy=value, seconds=1.0) for value in (0.9, 0.8)]
+    found = [
+        summary(
+            "clove",
+            **dict(zip(("accuracy", "seconds", "bytes_up", "bytes_down"), one, strict=True)),
+        )
+        for one in ((0.9, 1.0, 2_000_000, 900), (0.8, 2.0, 3_000_000, 900))
+    ]
     assert column("accuracy %", *found) == [("85.0 ± 5.0", False)]
-    assert column("seconds", *found) == [("1.0", False)]
+    assert column("seconds", *found) == [("1.5 ± 0.5", False)]
+    assert column("up", *found) == [("2.5 ± 0.5 MB", False)]
+    assert column("down", *found) == [("900 ± 0 B", False)]
+    assert column("stable", *found) == [("3 ± 0", False)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,9 @@ def test_several_seeds_are_shown_with_their_spread() -> None:
         ("ARI", "ari", (None, 0.5, 1.0), [False, False, True]),
         ("ARI≥0.9", "first_round_ari_0.9", (4, 2, None), [False, True, False]),
         ("stable", "stability_round", (4, 2, 3), [False, False, False]),
-        ("seconds", "seconds", (4, 2, 3), [False, False, False]),
+        ("up", "bytes_up", (4000, 2000, 3000), [False, True, False]),
+        ("down", "bytes_down", (0, 2000, 0), [True, False, True]),
+        ("seconds", "seconds", (4, 2, 3), [False, True, False]),
         ("ARI", "ari", (None, 0.5, None), [False, False, False]),
     ],
 )
@@ -164,11 +175,14 @@ def printed(found: list[dict[str, Any]], width: int) -> str:
 def test_the_table_fits_a_terminal(seeds: int, width: int) -> None:
     text = printed(long_runs(seeds), width)
     assert "…" not in text
-    assert "724.5 MB" in text
+    assert ("724.5 MB" if seeds == 1 else "724.5 ± 0.0 MB") in text
     assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize(("width", "gone"), [(100, []), (80, ["stable"]), (70, ["stable", "up"])])
+@pytest.mark.parametrize(
+    ("width", "gone"),
+    [(110, []), (100, ["stable"]), (80, ["stable", "up"]), (70, ["ARI≥0.9", "stable", "up"])],
+)
 def test_a_narrow_terminal_does_without_the_columns_least_missed(
     width: int, gone: list[str]
 ) -> None:
@@ -186,12 +200,15 @@ def test_the_best_stands_out_in_a_terminal() -> None:
 
 
 def test_the_table_is_markdown() -> None:
-    found = [summary("clove", accuracy=0.9), summary("fedavg", accuracy=0.8, ari=None)]
+    found = [
+        summary("clove", accuracy=0.9, seconds=1),
+        summary("fedavg", accuracy=0.8, ari=None, bytes_down=1000),
+    ]
     assert as_markdown(figures(found)).splitlines() == [
         "| algorithm | accuracy % | ARI | ARI≥0.9 | stable | up | down | seconds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| clove | **90.0** | 1.00 | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
-        "| fedavg | 80.0 | – | **1** | 3 | 1.0 kB | 2.0 kB | 1.5 |",
+        "| clove | **90.0** | 1.00 | **1** | 3 | **1.0 kB** | 2.0 kB | **1.0** |",
+        "| fedavg | 80.0 | – | **1** | 3 | **1.0 kB** | **1.0 kB** | 1.5 |",
     ]
 
 
@@ -234,17 +251,19 @@ def balanced(cell: str) -> bool:
 def test_the_table_is_latex() -> None:
     found = [
         *(summary("clove", accuracy=value) for value in (0.9, 0.8)),
-        *(summary("my_method", accuracy=0.5, ari=None) for _ in range(2)),
+        *(summary("my_method", accuracy=0.5, ari=None, bytes_up=n) for n in (4000, 5000)),
     ]
     assert parsed(as_latex(figures(found)))[:3] == [
         ["algorithm", r"accuracy \%", "ARI", r"ARI$\geq$0.9", "stable", "up", "down", "seconds"],
         [
             *("clove", r"\textbf{85.0 $\pm$ 5.0}", r"1.00 $\pm$ 0.00", r"\textbf{1 $\pm$ 0}"),
-            *(r"3 $\pm$ 0", "1.0 kB", "2.0 kB", "1.5"),
+            *(r"3 $\pm$ 0", r"\textbf{1.0 $\pm$ 0.0 kB}", r"\textbf{2.0 $\pm$ 0.0 kB}"),
+            r"\textbf{1.5 $\pm$ 0.0}",
         ],
         [
             *(r"my\_method", r"50.0 $\pm$ 0.0", "--", r"\textbf{1 $\pm$ 0}"),
-            *(r"3 $\pm$ 0", "1.0 kB", "2.0 kB", "1.5"),
+            *(r"3 $\pm$ 0", r"4.5 $\pm$ 0.5 kB", r"\textbf{2.0 $\pm$ 0.0 kB}"),
+            r"\textbf{1.5 $\pm$ 0.0}",
         ],
     ]
 

@@ -45,13 +45,13 @@ def duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms"
 
 
-def megabytes(value: float) -> str:
-    """Show bytes in the unit a reader can compare at a glance.
+def megabytes(value: float, *others: float) -> str:
+    """Show bytes in the unit a reader can compare at a glance; with ± others, such as their std.
 
-    >>> megabytes(24_052_000)
-    '24.1 MB'
+    >>> megabytes(24_052_000), megabytes(24_052_000, 160_000)
+    ('24.1 MB', '24.1 ± 0.2 MB')
     """
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B"
+            return f"{' ± '.join(f'{one / size:.1f}' for one in (value, *others))} {unit}"
+    return f"{' ± '.join(f'{one:.0f}' for one in (value, *others))} B"

@@ -45,9 +45,8 @@ class Column:
 
     key: str
     title: str
-    show: Callable[[float], str]
+    show: Callable[..., str]  # the mean, and where there are several seeds their std
     better: int = 0  # 1: more is better, -1: less is better, 0: neither
-    spread: bool = True  # whether ± std is shown
 
 
 def rounds(value: float) -> str:
@@ -55,15 +54,20 @@ def rounds(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.1f}"
 
 
+def each(show: Callable[[float], str]) -> Callable[..., str]:
+    """Show every number in the same way, with ± between them."""
+    return lambda *values: " ± ".join(map(show, values))
+
+
 COLUMNS = (
-    Column("accuracy", "accuracy %", lambda v: f"{100 * v:.1f}", 1),
-    Column("test_loss", "test loss", lambda v: f"{v:.3g}", -1),
-    Column("ari", "ARI", lambda v: f"{v:.2f}", 1),
-    Column("first_round_ari_0.9", "ARI≥0.9", rounds, -1),
-    Column("stability_round", "stable", rounds),
-    Column("bytes_up", "up", megabytes, spread=False),
-    Column("bytes_down", "down", megabytes, spread=False),
-    Column("seconds", "seconds", lambda v: f"{v:.1f}", spread=False),
+    Column("accuracy", "accuracy %", each(lambda v: f"{100 * v:.1f}"), 1),
+    Column("test_loss", "test loss", each(lambda v: f"{v:.3g}"), -1),
+    Column("ari", "ARI", each(lambda v: f"{v:.2f}"), 1),
+    Column("first_round_ari_0.9", "ARI≥0.9", each(rounds), -1),
+    Column("stability_round", "stable", each(rounds)),
+    Column("bytes_up", "up", megabytes, -1),
+    Column("bytes_down", "down", megabytes, -1),
+    Column("seconds", "seconds", each(lambda v: f"{v:.1f}"), -1),
 )
 
 
@@ -138,8 +142,7 @@ def _text(row: pd.Series, column: Column) -> str:
     mean, spread = row[column.key], row[f"{column.key}_std"]
     if pd.isna(mean):
         return "–"
-    shown = column.show(mean)
-    return f"{shown} ± {column.show(spread)}" if row["seeds"] > 1 and column.spread else shown
+    return column.show(mean, spread) if row["seeds"] > 1 else column.show(mean)
 
 
 def _is_best(value: float, all_values: pd.Series, column: Column) -> bool:
