@@ -107,6 +107,22 @@ def test_where_nothing_differs_nothing_is_said_of_it(comparison: Path) -> None:
     assert found["names"] == {name: name for name in ("clove", "ifca", "fedavg")}
 
 
+def optioned(like: RunRead, **options: Any) -> RunRead:
+    """Return a run as if its method had these options."""
+    return replace(like, settings={**like.settings, "algorithm": options})
+
+
+def test_an_option_is_compared_among_runs_of_its_method_alone(compared: list[RunRead]) -> None:
+    clove, ifca = compared[0], compared[2]
+    one, other = optioned(clove, linkage="single"), optioned(ifca, linkage="average")
+    assert [kind.apart for kind in kinds([one, other])] == [{}, {}]
+    assert apart_table(kinds([one, other]))["rows"] == []
+    more = kinds([one, optioned(clove, linkage="ward"), other])
+    assert [kind.apart for kind in more] == [{"linkage": "single"}, {"linkage": "ward"}, {}]
+    general = kinds([varied(clove, momentum=0.1), varied(ifca, momentum=0.2)])
+    assert [kind.apart["momentum"] for kind in general] == ["0.1", "0.2"]
+
+
 settings_of_runs = st.lists(
     st.dictionaries(st.sampled_from("abcde"), st.integers(0, 2)), min_size=1, max_size=8
 )

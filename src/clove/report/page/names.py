@@ -12,6 +12,7 @@ from clove.report.page.read import RunRead
 # Settings in which runs may differ and still be seeds of one thing, or methods on one footing.
 APART = ("seed", "algorithm")
 UNTOLD = ("machine", "made")
+OPTIONS = "algorithm"  # the section of a method's own settings: in another they mean another thing
 MOST_TOLD = 3  # settings in a name; where it takes more, runs are numbered
 MOST_LETTERS = 20  # of a value in a name
 
@@ -37,11 +38,8 @@ def kinds(runs: Sequence[RunRead]) -> list[Kind]:
         alike.setdefault(repr((run.algorithm, sorted(_told(run).items()))), []).append(run)
     groups = list(alike.values())
     told = [_told(mine[0]) for mine in groups]
-    differ = _differing(told)
-    return [
-        Kind(name, mine, {one: word(settings[one]) for one in differ if one in settings})
-        for name, mine, settings in zip(_names(groups, told), groups, told, strict=True)
-    ]
+    apart = _apart([mine[0] for mine in groups])
+    return [Kind(*kind) for kind in zip(_names(groups, told), groups, apart, strict=True)]
 
 
 def apart_table(found: Sequence[Kind]) -> dict[str, Any]:
@@ -51,15 +49,28 @@ def apart_table(found: Sequence[Kind]) -> dict[str, Any]:
     return {"titles": ["run", *titles], "rows": rows if titles else []}
 
 
-def _told(run: RunRead) -> dict[str, Any]:
+def _told(run: RunRead, without: Sequence[str] = UNTOLD) -> dict[str, Any]:
     """Return the settings that make runs different things."""
     return {
         name: value
         for section, values in run.settings.items()
-        if section not in UNTOLD
+        if section not in without
         for name, value in values.items()
         if name not in APART
     }
+
+
+def _apart(runs: Sequence[RunRead]) -> list[dict[str, str]]:
+    """Return the settings in which each run differs from others; its options, from its method's."""
+    general = _differing([_told(run, (*UNTOLD, OPTIONS)) for run in runs])
+    own = {
+        method: _differing([_told(run) for run in runs if run.algorithm == method])
+        for method in dict.fromkeys(run.algorithm for run in runs)
+    }
+    return [
+        {name: word(v) for name, v in _told(run).items() if name in (*general, *own[run.algorithm])}
+        for run in runs
+    ]
 
 
 def _differing(told: Sequence[Mapping[str, Any]]) -> list[str]:
