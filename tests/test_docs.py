@@ -148,6 +148,13 @@ def test_the_method_of_the_documents_is_short_and_none_of_ours() -> None:
     assert "by-labels" not in ALGORITHMS
 
 
+def test_the_readme_names_every_method() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    row = next(line for line in lines if line.startswith("| methods |"))
+    own = {name for name, kind in ALGORITHMS.items() if kind.__module__.startswith("clove.")}
+    assert set(re.findall(r"`([a-z-]+)`", row)) >= own
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_files_a_document_points_at_exist(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", document.read_text())

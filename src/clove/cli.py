@@ -67,7 +67,9 @@ Track = Annotated[
     typer.Option(help="A log that follows: tensorboard or mlflow. May be given more than once."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Show no progress, only the table at the end.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; see `clove options`."),

@@ -168,6 +168,7 @@ def test_clients_and_a_data_set_are_not_given_together(folder: Path) -> None:
     for other in (("--dataset", "digits"), ("--mixing", "label-skew-1")):
         said = fails("run", "--clients", folder, *other, *WORDS)
         assert "either your own clients or a dataset with a mixing, not both" in said
+        assert "`clusters` and `clients_per_cluster`" in said
 
 
 def test_clients_without_test_data_are_noted(here: Path, folder: Path, table: Path) -> None:

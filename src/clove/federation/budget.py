@@ -20,7 +20,10 @@ SHARE = 0.5  # of the free memory, unless told otherwise
 def memory_limit(gigabytes: float, device: torch.device) -> int:
     """Return the bytes that training may take: as told, or for 0 a share of what is free."""
     if gigabytes < 0:
-        raise CloveError(f"memory must be a number of gigabytes above zero, not {gigabytes}")
+        raise CloveError(
+            "memory must be a number of gigabytes above zero, or 0 for half of what is free, not "
+            f"{gigabytes:g}"
+        )
     return int(min(gigabytes * 1e9, 2**62)) or int(SHARE * free_bytes(device))
 
 

@@ -222,7 +222,10 @@ def unknown_setting(
 def for_own_clients(given: dict[str, Any]) -> dict[str, Any]:
     """Return settings for clients of one's own, which take the place of data set and mixing."""
     if given.get("dataset", OWN_CLIENTS) != OWN_CLIENTS or given.get("mixing", "none") != "none":
-        raise CloveError("give either your own clients or a dataset with a mixing, not both")
+        raise CloveError(
+            "give either your own clients or a dataset with a mixing, not both; how many clients a "
+            "mixing makes is set by `clusters` and `clients_per_cluster`, or by `total_clients`"
+        )
     return {**given, "dataset": OWN_CLIENTS, "mixing": "none"}
 
 
