@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from clove.errors import CloveError
 from clove.runs.settings import from_names, read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = {"README.md", "client.py", "pyproject.toml", "server.py", "settings.toml", "task.py"}
+MODULES = {"client.py", "server.py", "task.py"}
+FILES = {*MODULES, ".gitignore", "README.md", "pyproject.toml", "settings.toml"}
 
 
 def test_a_project_has_all_its_files_under_its_own_name(tmp_path: Path) -> None:
@@ -35,6 +37,35 @@ def test_its_settings_are_settings_of_clove(tmp_path: Path) -> None:
     new_project(tmp_path / "fed")
     settings = from_names(**read_settings(tmp_path / "fed" / "settings.toml"))
     assert settings.algorithm == "clove"
+
+
+def packed(folder: Path) -> set[str]:
+    """Return what Flower packs of a project and sends to every node."""
+    from flwr.cli.build import build_fab_from_disk
+
+    inside = zipfile.ZipFile(io.BytesIO(build_fab_from_disk(folder))).namelist()
+    return {name for name in inside if not name.startswith(".info/")}
+
+
+def test_runs_networks_and_keys_in_a_project_stay_at_home(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
+    folder = tmp_path / "fed"
+    new_project(folder)
+    app = FILES - {".gitignore"}
+    assert packed(folder) == app
+    for name in (
+        "runs/fed/settings.toml",
+        "runs/second/metrics.jsonl",
+        "network/home/config.toml",
+        "network/node-0/apps/a/b/c/d/e/f/g/h/i/j/k/client.py",  # deeper than Flower packs
+        "network/certificates/ca.key",
+        "keys/nodes/node-0.pub",
+        ".venv/lib/site.py",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("private")
+    (folder / "losses.py").write_text("of the user's own")
+    assert packed(folder) == {*app, "losses.py"}
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
