@@ -83,6 +83,22 @@ def test_a_node_that_does_not_fit_is_named_and_left_out(app, config, said, tmp_p
     assert result.history["participants"].tolist() == [4]
 
 
+@pytest.mark.parametrize("told", [{"partition-id": 900}, {"name": "a"}], ids=str)
+def test_who_never_fitted_leaves_no_number_behind(told, tmp_path: Path) -> None:
+    grid = LocalGrid([whoever(number) for number in range(4)])
+    x, y = digits()[0].train
+    cut = clove.ClientData(train=(x[..., :4], y))
+    grid.nodes[99] = Node(clove.flower.client(MLP, lambda context: cut), 99, told)
+    with pytest.warns(CloveWarning, match=r"node 99 .*is left out: its samples have shape"):
+        result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **{**COMMON, "rounds": 1})
+    # In the order of the nodes' own numbers, which here run backwards.
+    assert result.summary()["groups"] == [digits()[number].group for number in (3, 2, 1, 0)]
+    assert result.ari is not None
+    saved = RunFolder(tmp_path / "run").checkpoint()
+    assert saved is not None
+    assert sorted(saved["memory"]["numbers"].values()) == [0, 1, 2, 3]
+
+
 def test_of_two_nodes_with_one_number_one_is_left_out(tmp_path: Path) -> None:
     grid = grid_with(digits_app(), **{"partition-id": 2})
     said = f"node {FIRST_NODE + 2} is left out: node 99 is client 2 already"

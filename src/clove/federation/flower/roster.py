@@ -136,12 +136,7 @@ class Roster:
         new = online - inside - self._outside.keys()
         replies += exchange(self.grid, message_type(HELLO), _greeting(new), self.timeout)
         heard = (self._heard(one) for one in replies if one.node not in inside)
-        found = [one for one in heard if one is not None]
-        # Those without a number get theirs last, and in an order that does not depend on time.
-        for node, hello in sorted(
-            found, key=lambda one: (one[1].number is None, _key(*one), one[0])
-        ):
-            self._admit(node, hello)
+        self._admit_all(one for one in heard if one is not None)
 
     def _forget_all_but(self, online: set[int]) -> None:
         members = {n: one for n, one in self.members.items() if one.node in online}
@@ -189,6 +184,13 @@ class Roster:
             self._refuse(reply.node, None, str(error))
             return None
 
+    def _admit_all(self, found: Iterable[tuple[int, Hello]]) -> None:
+        """Let in who fits; who has no number gets one last, in an order that no time decides."""
+        for node, hello in sorted(
+            found, key=lambda one: (one[1].number is None, _key(*one), one[0])
+        ):
+            self._admit(node, hello)
+
     def _admit(self, node: int, hello: Hello) -> None:
         problem = unfit(hello, self._nodes) or (self.terms.misfit(hello) if self.terms else None)
         number = self._number(node, hello)
@@ -200,15 +202,15 @@ class Roster:
             return
         self._outside.pop(node, None)
         self.members[number] = Member(number, node, hello)
-        self._groups[number] = hello.group
-        self.numbers[_key(node, hello)] = number
-        if self.terms is not None:  # else it may yet turn out not to fit
-            self._bind()
+        if self.terms is not None:  # else it may yet turn out not to fit, and is no client then
+            self._remember(self.members[number])
 
-    def _bind(self) -> None:
-        for number, member in self.members.items():
-            if member.node in self._keys:
-                self.bound[self._keys[member.node]] = number
+    def _remember(self, member: Member) -> None:
+        """Keep for the rest of the run who this client is."""
+        self._groups[member.number] = member.hello.group
+        self.numbers[_key(member.node, member.hello)] = member.number
+        if member.node in self._keys:
+            self.bound[self._keys[member.node]] = member.number
 
     def _foreign(self, node: int, number: int) -> str | None:
         """Say why a node may not be this client: it is another, or another is."""
@@ -237,15 +239,14 @@ class Roster:
             _warn(node, name, problem)
 
     def settle(self, terms: Callable[[Sequence[Hello]], Terms]) -> Terms:
-        """Decide by the clients that are there what is expected of all, and leave out misfits."""
-        hellos = [self.members[number].hello for number in sorted(self.members)]
-        self.terms = terms(hellos)
-        for number, member in list(self.members.items()):
-            problem = self.terms.misfit(member.hello)
-            if problem is not None:
-                del self.members[number]
-                self._refuse(member.node, member.hello.name, problem)
-        self._bind()
+        """Decide by the clients that are there what is expected of all, and leave out misfits.
+
+        Numbers are given out anew, so that nobody's depends on who was left out.
+        """
+        came = [self.members[number] for number in sorted(self.members)]
+        self.terms = terms([one.hello for one in came])
+        self.members = {}
+        self._admit_all((one.node, one.hello) for one in came)
         return self.terms
 
 
