@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from flwr.app import Message
+
+from clove.federation.flower import roster
 
 from .grid import FIRST_NODE, LocalGrid
 from .runs import CLIENTS, COMMON, digits_app, serve
@@ -55,3 +58,29 @@ def test_who_answers_a_greeting_is_back(tmp_path: Path) -> None:
     again = ["query.train", "query.evaluate"] * 2
     assert asked(grid) == ["query.hello", "query.train", "query.hello", *again]
     assert participants == [CLIENTS - 1, CLIENTS, CLIENTS]
+
+
+class Busy(LocalGrid):
+    """A grid on which a node is busy while it is greeted, and answers all greetings at once."""
+
+    waiting: ClassVar[dict[str, Message]] = {}
+
+    def _push(self, message: Message) -> str:
+        name = super()._push(message)
+        if message.metadata.dst_node_id == HANGING and len(self.waiting) < 3:
+            self.waiting[name] = self._replies.pop(name)
+            if len(self.waiting) == 3:
+                self._replies |= self.waiting
+        return name
+
+
+@pytest.mark.filterwarnings("error::clove.errors.CloveWarning")
+@pytest.mark.filterwarnings("ignore:node .* is left out. no answer in 0.2 s")
+def test_who_answers_several_greetings_at_once_is_one_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "AGAIN", 0.0)
+    monkeypatch.setattr(Busy, "waiting", {})
+    grid = Busy.of(digits_app(), CLIENTS)
+    result = serve(grid, tmp_path / "run", **COMMON, algorithm="fedavg", timeout=0.2, wait=5)
+    assert result.history["participants"].tolist() == [CLIENTS] * 3

@@ -135,7 +135,9 @@ class Roster:
         replies = [one for one in received(self.grid, self._sent) if one.content is not None]
         new = online - inside - self._outside.keys()
         replies += exchange(self.grid, message_type(HELLO), _greeting(new), self.timeout)
-        heard = (self._heard(one) for one in replies if one.node not in inside)
+        # Whoever was busy answers all greetings that waited for it: one of them is enough.
+        one_each = {one.node: one for one in replies if one.node not in inside}
+        heard = (self._heard(one) for one in one_each.values())
         self._admit_all(one for one in heard if one is not None)
 
     def _forget_all_but(self, online: set[int]) -> None:
