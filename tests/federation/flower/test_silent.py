@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 from flwr.app import Message
 
-from clove.federation.flower import roster
+from clove.federation.flower import exchange, roster
 
-from .grid import FIRST_NODE, LocalGrid
+from .grid import FIRST_NODE, LocalGrid, node
 from .runs import CLIENTS, COMMON, digits_app, serve
 
 HANGING = FIRST_NODE + 4
@@ -74,7 +74,7 @@ class Busy(LocalGrid):
         return name
 
 
-@pytest.mark.filterwarnings("error::clove.errors.CloveWarning")
+@pytest.mark.filterwarnings("error:node .* is client 4 already")
 @pytest.mark.filterwarnings("ignore:node .* is left out. no answer in 0.2 s")
 def test_who_answers_several_greetings_at_once_is_one_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,3 +84,29 @@ def test_who_answers_several_greetings_at_once_is_one_client(
     grid = Busy.of(digits_app(), CLIENTS)
     result = serve(grid, tmp_path / "run", **COMMON, algorithm="fedavg", timeout=0.2, wait=5)
     assert result.history["participants"].tolist() == [CLIENTS] * 3
+
+
+def test_a_late_node_that_is_silent_holds_up_no_round(tmp_path: Path) -> None:
+    late = node(digits_app(), CLIENTS - 1)
+    late.meddle = lambda question, reply: None
+
+    class Filling(LocalGrid):
+        """A grid that the late node joins when training begins."""
+
+        def _push(self, message: Message) -> str:
+            if message.metadata.message_type == "query.train":
+                self.nodes[late.id] = late
+            return super()._push(message)
+
+    grid = Filling.of(digits_app(), CLIENTS - 1)
+    waited: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange.time, "sleep", waited.append)
+        result = serve(grid, tmp_path / "run", **COMMON, algorithm="fedavg", timeout=60)
+    assert result.history["participants"].tolist() == [CLIENTS - 1] * 3
+    assert "query.hello" in [
+        question.metadata.message_type
+        for question, _ in grid.log
+        if question.metadata.dst_node_id == late.id
+    ]
+    assert waited == [], "nobody was waited for"

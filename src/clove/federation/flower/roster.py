@@ -48,7 +48,7 @@ class Member:
 class Outside:
     """A node that was greeted and is no client, and when it is greeted again: ever more seldom."""
 
-    problem: str | None  # why it was refused; None: it was silent
+    problem: str | None  # why it was refused; None: it has not answered
     due: float
     pause: float
 
@@ -80,9 +80,7 @@ class Roster:
     _keys: dict[int, str] = field(default_factory=dict)  # of nodes that were registered
     _nodes: int = 0  # how many are online
     _outside: dict[int, Outside] = field(default_factory=dict)  # nodes that are no clients
-    _sent: dict[str, int] = field(
-        default_factory=dict
-    )  # greetings that are not waited for: to whom
+    _sent: dict[str, int] = field(default_factory=dict)  # greetings not waited for: to whom
 
     @property
     def size(self) -> int:
@@ -123,7 +121,11 @@ class Roster:
         )
 
     def refresh(self) -> None:
-        """Forget nodes that left, and greet those that came."""
+        """Forget nodes that left, and greet those that came.
+
+        Before the run their answers are waited for: by those it is decided what fits. Later no
+        round is held up by who may be silent.
+        """
         nodes = list(self.grid.get_nodes())
         online = {int(node.node_id) for node in nodes}
         self._keys = {int(one.node_id): _digest(one.public_key) for one in nodes if one.name}
@@ -132,8 +134,11 @@ class Roster:
         inside = {one.node for one in self.members.values()}
         now = time.monotonic()
         self._greet_again(node for node, one in self._outside.items() if one.due <= now)
-        replies = [one for one in received(self.grid, self._sent) if one.content is not None]
         new = online - inside - self._outside.keys()
+        if self.terms is not None:
+            self._set_outside(*new)
+            new = set()
+        replies = [one for one in received(self.grid, self._sent) if not one.silent]
         replies += exchange(self.grid, message_type(HELLO), _greeting(new), self.timeout)
         # Whoever was busy answers all greetings that waited for it: one of them is enough.
         one_each = {one.node: one for one in replies if one.node not in inside}
@@ -157,12 +162,12 @@ class Roster:
         """
         self._set_outside(self.members.pop(number).node)
 
-    def _set_outside(self, node: int) -> None:
-        self._outside[node] = Outside(None, 0.0, AGAIN)
-        self._greet_again([node])
+    def _set_outside(self, *nodes: int) -> None:
+        self._outside |= {node: Outside(None, 0.0, AGAIN) for node in nodes}
+        self._greet_again(nodes)
 
     def _greet_again(self, nodes: Iterable[int]) -> None:
-        """Greet nodes anew that may have been mended or started again, and wait for none."""
+        """Greet nodes that may be late, mended or started again, and wait for none."""
         again = set(nodes)
         self._sent |= send(self.grid, message_type(HELLO), _greeting(again), DAY)
         for node in again:
