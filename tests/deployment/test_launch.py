@@ -3,19 +3,116 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from time import sleep
 
 import pytest
 from typer.testing import CliRunner
 
 from clove.cli import app
-from clove.deployment import commands, launch
+from clove.deployment import commands, flwr, launch
 from clove.deployment.flwr import CONNECTION, called, write_connection
 from clove.deployment.launch import find_server, run_app, simulated_nodes
 from clove.deployment.project import new_project
 from clove.errors import CloveError
 from clove.folders import held
+
+FLWR = """#!/bin/sh
+echo "$@" >> {folder}/asked
+case $1 in
+    run) {before}; echo '{{"success": true, "run-id": "7"}}' ;;
+    list)
+        status=$(head -n 1 {folder}/statuses)
+        sed -i 1d {folder}/statuses
+        [ "$status" = gone ] && exit 1
+        echo '{{"success": true, "runs": [{{"status": "'$status'", "status-details": ""}}]}}' ;;
+esac
+"""
+
+
+def pretend(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *statuses: str, before: str = ":"
+) -> Callable[[], list[str]]:
+    """Put a command in Flower's place that says these of a run, and a project beside it.
+
+    What is returned tells what it was asked. `before` is what it does before a run has a number.
+    """
+    new_project(folder / "fed")
+    (folder / "statuses").write_text("\n".join([*statuses, ""]))
+    (folder / "asked").touch()
+    (folder / "flwr").write_text(FLWR.format(folder=folder, before=before))
+    (folder / "flwr").chmod(0o755)
+    for module in (launch, flwr):
+        monkeypatch.setattr(module, "flower_command", lambda name: str(folder / "flwr"))
+    monkeypatch.setattr(launch, "PAUSES", (0.0, 0.0))
+    return lambda: (folder / "asked").read_text().splitlines()
+
+
+def test_a_log_that_breaks_off_is_followed_again(tmp_path: Path, monkeypatch) -> None:
+    asked = pretend(tmp_path, monkeypatch, "running", "gone", "finished:completed")
+    run_app(tmp_path / "fed", None, "hospitals")
+    log, status = "log 7 hospitals --stream", "list hospitals --run-id 7 --format json"
+    assert asked()[1:] == [log, status] * 3
+
+
+def test_of_a_run_that_goes_on_it_is_said_how_to_follow_and_stop_it(
+    tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, "pending", "starting", "running")
+    said = "run 7 .*goes on: follow it with `flwr log 7 hospitals`, stop it with `flwr stop 7 hosp"
+    with pytest.raises(CloveError, match=said):
+        run_app(tmp_path / "fed", None, "hospitals")
+    assert not any(words.startswith("stop") for words in asked())
+
+
+def test_of_a_server_that_died_it_is_said_how_to_go_on(tmp_path: Path, monkeypatch) -> None:
+    pretend(tmp_path, monkeypatch, "gone", "gone", "gone")
+    said = (
+        r"server is not there any more.* start it again: the same command .*FLWR_HOME=\S* flwr log"
+    )
+    with pytest.raises(CloveError, match=said):
+        run_app(tmp_path / "fed", tmp_path, "clove")
+
+
+class Interrupted:
+    """Ctrl-C, this long after a run began to be submitted."""
+
+    def __init__(self, asked: Callable[[], list[str]]) -> None:
+        self._thread = Thread(target=self._interrupt, args=(asked,))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.join()
+
+    @staticmethod
+    def _interrupt(asked: Callable[[], list[str]]) -> None:
+        while not asked():
+            sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_that_is_interrupted_before_it_has_a_number_is_stopped(
+    tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, before="sleep 1")
+    with pytest.raises(KeyboardInterrupt), Interrupted(asked):
+        run_app(tmp_path / "fed", None, "hospitals")
+    assert asked()[1:] == ["stop 7 hospitals"]
+
+
+def test_where_it_cannot_be_stopped_it_is_said_how_to(tmp_path: Path, monkeypatch) -> None:
+    asked = pretend(tmp_path, monkeypatch, before="exec sleep 60")
+    monkeypatch.setattr(launch, "SECONDS_TO_SUBMIT", 0.1)
+    said = (
+        "it may go on. Look for it with `flwr list hospitals`, and stop it with `flwr stop RUN-ID"
+    )
+    with pytest.raises(CloveError, match=said), Interrupted(asked):
+        run_app(tmp_path / "fed", None, "hospitals")
 
 
 def test_a_setting_the_project_does_not_declare_is_refused(tmp_path: Path) -> None:
@@ -35,19 +132,11 @@ def test_it_is_said_what_to_add_so_that_a_setting_can_be_given(tmp_path: Path) -
 
 
 def test_a_project_need_not_have_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    new_project(tmp_path / "fed")
+    asked = pretend(tmp_path, monkeypatch, "finished:completed")
     file = tmp_path / "fed" / "pyproject.toml"
     file.write_text(file.read_text().partition("[tool.flwr.app.config]")[0])
-    asked: list[tuple[str, ...]] = []
-
-    def flwr_json(*words: str, home: Path | None) -> dict[str, Any]:
-        asked.append(words)
-        return {"run-id": 7, "runs": [{"status": launch.COMPLETED, "status-details": ""}]}
-
-    monkeypatch.setattr(launch, "flwr_json", flwr_json)
-    monkeypatch.setattr(launch, "flower_command", lambda name: "true")
     run_app(tmp_path / "fed", None)
-    assert asked[0] == ("run", str(tmp_path / "fed"))
+    assert asked()[0] == f"run {tmp_path / 'fed'} --format json"
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
@@ -61,10 +150,18 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
         run_app(tmp_path, None)
 
 
-def test_a_server_is_found_by_its_folder_or_by_its_name(tmp_path: Path) -> None:
+def test_a_server_is_found_by_its_folder_or_by_its_name(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "own"))
     write_connection(tmp_path / "net" / "home", "127.0.0.1:8000", tmp_path / "ca.crt")
     assert find_server(str(tmp_path / "net")) == (tmp_path / "net" / "home", CONNECTION)
+    assert find_server("local") == (None, "local"), "Flower writes it there at first"
+    own = tmp_path / "own" / "config.toml"
+    own.parent.mkdir()
+    own.write_text('[superlink]\ndefault = "hospitals"\n[superlink.hospitals]\naddress = "a:1"\n')
     assert find_server("hospitals") == (None, "hospitals")
+    for where in ("hospital", "default", str(tmp_path)):
+        with pytest.raises(CloveError, match=r"neither a folder of `clove flower up`.*nor a serv"):
+            find_server(where)
 
 
 def test_what_a_command_says_when_it_fails_is_said_in_a_line() -> None:

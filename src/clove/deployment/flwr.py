@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from clove.folders import write_atomically
 CONNECTION = "clove"
 """The name under which `flwr` finds the server in a folder of ours."""
 CONFIG = "config.toml"
+AS_JSON = ("--format", "json")
 FRAME = re.compile(r"╭─+ Error|[╭╮╰╯│─]")  # which it draws around what is wrong
 
 
@@ -38,16 +40,21 @@ def called(*command: str, home: Path | None) -> str:
         text=True,
         check=False,
     )
-    if done.returncode:
-        said = " ".join(FRAME.sub(" ", done.stderr or done.stdout).split())
+    return checked(command, done.returncode, done.stdout, done.stderr)
+
+
+def checked(command: Sequence[str], code: int, printed: str, complaint: str) -> str:
+    """Return what a command printed; what it refused is an error."""
+    if code:
+        said = " ".join(FRAME.sub(" ", complaint or printed).split())
         name, *words = command
         raise CloveError(f"`{Path(name).name} {' '.join(words)}` failed: {said}")
-    return done.stdout
+    return printed
 
 
 def flwr_json(*arguments: str, home: Path | None) -> dict[str, Any]:
     """Run `flwr` and return the object it printed."""
-    return read_json(flwr(*arguments, "--format", "json", home=home), *arguments)
+    return read_json(flwr(*arguments, *AS_JSON, home=home), *arguments)
 
 
 def read_json(text: str, *arguments: str) -> dict[str, Any]:

@@ -5,18 +5,37 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from clove.deployment.commands import flower_command, flower_environment
-from clove.deployment.flwr import CONFIG, CONNECTION, flwr, flwr_json, home_in, write_connection
+from clove.deployment.flwr import (
+    AS_JSON,
+    CONFIG,
+    CONNECTION,
+    checked,
+    flwr,
+    flwr_json,
+    home_in,
+    read_json,
+    write_connection,
+)
 from clove.deployment.processes import LOOPBACK, Processes, answers, free_port, guarded
 from clove.errors import CloveError, unknown_name
 
 COMPLETED = "finished:completed"
+GOING = ("pending", "starting", "running")
+PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # seconds until a log that broke off is followed again
+STEADY = 60.0  # seconds after which a log that breaks off does so for the first time
+SECONDS_TO_SUBMIT = 30.0  # of a run, once interrupted
+FLOWERS_OWN = ("local", "supergrid")
 ABOUT = "pyproject.toml"
 TABLE = "[tool.flwr.app.config]"
 Plain = bool | int | float | str
@@ -41,17 +60,110 @@ def run_app(
         ("--federation-config", federation or {}),
     ):
         words += [word for name, one in given.items() for word in (option, f"{name}={_toml(one)}")]
-    number = str(flwr_json("run", *words, home=home)["run-id"])
+    number = _submitted(words, named, home)
     with _stopped_if_interrupted(number, named, home):
-        # The log ends when the run does.
-        log = [flower_command("flwr"), "log", number, *named, "--stream"]
-        pipe, environment = subprocess.PIPE, flower_environment(home)
-        with subprocess.Popen(guarded(log), env=environment, stdin=pipe) as showing:
-            showing.wait()
-    found = flwr_json("list", *named, "--run-id", number, home=home)["runs"][0]
+        found = _followed(number, named, home)
     if found["status"] != COMPLETED:
         status, details = found["status"].replace(":", ", "), found["status-details"]
         raise CloveError(f"run {number} is {status}: {details or 'see the log above'}")
+
+
+def _submitted(words: Sequence[str], named: Sequence[str], home: Path | None) -> str:
+    """Begin a run and return its number; one that is interrupted meanwhile is stopped.
+
+    Only by its number can it be, so that the submission is not interrupted, but waited for.
+    """
+    arguments = ["run", *words]
+    command = [flower_command("flwr"), *arguments, *AS_JSON]
+    with subprocess.Popen(
+        command,
+        env=flower_environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for us
+    ) as submitting:
+        try:
+            said, complaint = submitting.communicate()
+        except KeyboardInterrupt:
+            _stop_what_began(submitting, named, home)
+            raise
+    text = checked(command, submitting.returncode, said, complaint)
+    return str(read_json(text, *arguments)["run-id"])
+
+
+def _stop_what_began(
+    submitting: subprocess.Popen[str], named: Sequence[str], home: Path | None
+) -> None:
+    """Stop the run that is being submitted, once it has a number; or say how to."""
+    try:
+        said, _ = submitting.communicate(timeout=SECONDS_TO_SUBMIT)
+        if submitting.returncode == 0:  # else nothing has begun
+            flwr("stop", str(read_json(said, "run")["run-id"]), *named, home=home)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt, CloveError):
+        submitting.kill()
+        raise CloveError(
+            "interrupted while the run was submitted: it may go on. Look for it with "
+            f"`{_as_typed('list', named, home)}`, and stop it with "
+            f"`{_as_typed('stop RUN-ID', named, home)}`"
+        ) from None
+
+
+def _followed(run: str, named: Sequence[str], home: Path | None) -> dict[str, Any]:
+    """Show a run's log until the run is over, and return what became of it.
+
+    The log ends when the run does, but it may end before: when the connection is lost.
+    """
+    pauses = iter(PAUSES)
+    while True:
+        began = time.monotonic()
+        _show_log(run, named, home)
+        if time.monotonic() - began > STEADY:
+            pauses = iter(PAUSES)
+        try:
+            found: dict[str, Any] | None = _status(run, named, home)
+        except CloveError:
+            found = None
+        if found is not None and found["status"] not in GOING:
+            return found
+        pause = next(pauses, None)
+        if pause is None:
+            raise CloveError(_lost(run, found is not None, named, home))
+        time.sleep(pause)
+
+
+def _show_log(run: str, named: Sequence[str], home: Path | None) -> None:
+    log = [flower_command("flwr"), "log", run, *named, "--stream"]
+    pipe, environment = subprocess.PIPE, flower_environment(home)
+    with subprocess.Popen(guarded(log), env=environment, stdin=pipe) as showing:
+        showing.wait()
+
+
+def _status(run: str, named: Sequence[str], home: Path | None) -> dict[str, Any]:
+    found: dict[str, Any] = flwr_json("list", *named, "--run-id", run, home=home)["runs"][0]
+    return found
+
+
+def _lost(run: str, there: bool, named: Sequence[str], home: Path | None) -> str:
+    """Say what to do about a run that cannot be followed, though it is not known to be over."""
+    how = (
+        f"follow it with `{_as_typed(f'log {run}', named, home)}`, stop it with "
+        f"`{_as_typed(f'stop {run}', named, home)}`"
+    )
+    if there:
+        return f"the log of run {run} has broken off again and again, but the run goes on: {how}"
+    return (
+        f"the server is not there any more, so that nothing is known of run {run}. If it has "
+        "ended, start it again: the same command then goes on from the last round that was done. "
+        f"If it is only out of reach, the run goes on: {how}"
+    )
+
+
+def _as_typed(words: str, named: Sequence[str], home: Path | None) -> str:
+    """Return a command of `flwr` as one types it."""
+    where = "" if home is None else f"FLWR_HOME={shlex.quote(str(home))} "
+    return where + " ".join(["flwr", words, *named])
 
 
 def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
@@ -97,7 +209,26 @@ def find_server(where: str) -> tuple[Path | None, str]:
     It is one of `clove flower up`, by its folder, or one that `flwr` knows already, by its name.
     """
     home = home_in(Path(where).absolute())
-    return (home, CONNECTION) if (home / CONFIG).is_file() else (None, where)
+    if (home / CONFIG).is_file():
+        return home, CONNECTION
+    own = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr") / CONFIG
+    if where not in _servers(own):
+        raise CloveError(
+            f"{where} is neither a folder of `clove flower up` (start one: `clove flower up "
+            f"{shlex.quote(where)}`) nor a server that `flwr` knows ([superlink.NAME] in {own})"
+        )
+    return None, where
+
+
+def _servers(file: Path) -> Sequence[str]:
+    """Return the names of servers in a file of Flower's, or those it writes there at first."""
+    try:
+        known = tomllib.loads(file.read_text(encoding="utf-8")).get("superlink", {})
+    except FileNotFoundError:
+        return FLOWERS_OWN
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CloveError(f"{file} cannot be read: {error}") from None
+    return [name for name, one in known.items() if isinstance(one, dict)]
 
 
 @contextmanager
