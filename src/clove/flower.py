@@ -17,10 +17,13 @@ and the server, in `server.py`:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clove.errors import CloveError, CloveWarning
 from clove.extras import require_flower
 
 if TYPE_CHECKING:
@@ -97,7 +100,7 @@ def server(
     task : what is learned; needed where the network is one's own.
     min_nodes, wait : so many nodes must be there before the first round; how long to wait for them,
         in seconds, and for any node where all are gone. Nodes that join later take part from the
-        next round on.
+        round on that begins after they have answered a greeting.
     timeout : how long a question is open, in seconds; the round then goes on without the silent.
     outputs : of a network of the zoo, for instance the number of classes. None: as many as the
         labels of the clients need that are there at first.
@@ -118,13 +121,44 @@ def server(
 
         config = {name.replace("-", "_"): value for name, value in context.run_config.items()}
         options = given | {name: config.pop(name) for name in OPTIONS if name in config}
-        names = {**given_settings(settings), **config}
-        result = run_on_network(grid, names, Options(**options), task, _tell)
+        with _in_plain_words():
+            names = {**given_settings(settings), **config}
+            result = run_on_network(grid, names, Options(**options), task, _tell)
         logging.getLogger("flwr").info("%r", result)
 
     app = ServerApp()
     app.main()(main)
     return app
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    """Let errors and warnings of clove be a line each in Flower's log.
+
+    Flower logs an error only once the app has ended: what sees to it stays.
+    """
+    logging.getLogger("flwr").addFilter(_plain_error)
+    usual: Callable[..., str] = warnings.formatwarning
+
+    def plain(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        if issubclass(category, CloveWarning):
+            return f"warning: {message}\n"
+        return usual(message, category, *where, **more)
+
+    warnings.formatwarning = plain
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+def _plain_error(record: logging.LogRecord) -> bool:
+    """Log an error that says itself what to do without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, CloveError):
+        record.msg, record.args = "error: %s", (error,)
+        record.exc_info = record.exc_text = None
+    return True
 
 
 def _tell(progress: Progress) -> None:

@@ -109,9 +109,10 @@ def run(
             home, connection = find_server(where)
             run_app(project, home, connection, settings)
         else:
+            simulation = simulated_nodes(nodes, project, settings)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             home = stack.enter_context(simulated(folder))
-            run_app(project, home, None, settings, simulated_nodes(nodes))
+            run_app(project, home, None, settings, simulation)
 
 
 @contextmanager

@@ -203,6 +203,13 @@ def test_a_federation_that_is_up_is_not_started_a_second_time(tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == ["trial.db"]
 
 
-def test_nodes_to_simulate_must_be_some() -> None:
+def test_nodes_to_simulate_must_be_some_and_enough(tmp_path: Path) -> None:
+    new_project(tmp_path / "fed")
     with pytest.raises(CloveError, match="nodes must be 1 or more, not 0"):
-        simulated_nodes(0)
+        simulated_nodes(0, tmp_path / "fed")
+    with pytest.raises(CloveError, match="waits for min-nodes = 6: give `--nodes 6`, or `--set"):
+        simulated_nodes(4, tmp_path / "fed")
+    with pytest.raises(CloveError, match="waits for min-nodes = 8"):
+        simulated_nodes(6, tmp_path / "fed", {"min-nodes": 8})
+    assert simulated_nodes(6, tmp_path / "fed")["num-supernodes"] == 6
+    assert simulated_nodes(4, tmp_path / "fed", {"min-nodes": 4})["num-supernodes"] == 4

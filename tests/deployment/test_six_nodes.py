@@ -33,7 +33,7 @@ def test_a_simulation_that_is_stopped_takes_all_of_ray_with_it(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     fed, out, log = project(tmp_path / "fed"), tmp_path / "run", tmp_path / "run.log"
-    settings = ("--set", f"out={out}", "--set", "rounds=50")
+    settings = ("--set", f"out={out}", "--set", "rounds=50", "--set", "min-nodes=2")
     with command("flower", "run", str(fed), "--nodes", "2", *settings, log=log) as run:
         # Ray's agents have their own sessions and names: only whose children they are tells.
         until(lambda: any("Agent" in name for name in names(below(run.pid))), "Ray")

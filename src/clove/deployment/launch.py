@@ -37,6 +37,7 @@ STEADY = 60.0  # seconds after which a log that breaks off does so for the first
 SECONDS_TO_SUBMIT = 30.0  # of a run, once interrupted
 FLOWERS_OWN = ("local", "supergrid")
 ABOUT = "pyproject.toml"
+LEAST = "min-nodes"
 TABLE = "[tool.flwr.app.config]"
 Plain = bool | int | float | str
 
@@ -168,6 +169,20 @@ def _as_typed(words: str, named: Sequence[str], home: Path | None) -> str:
 
 def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
     """Return settings of a run if the app has them all; Flower takes no others."""
+    known = _known(app)
+    for name, value in config.items():
+        if name not in known:
+            where = f"setting in {TABLE} of {app / ABOUT}"
+            problem = unknown_name(where, name, known) if known else f"there is no {where}"
+            raise CloveError(
+                f"{problem}. Flower takes only settings that stand there: "
+                f"add `{name} = {_toml(value)}` under {TABLE}"
+            )
+    return config
+
+
+def _known(app: Path) -> Mapping[str, Any]:
+    """Return the settings that an app declares, with what they are where a run says nothing."""
     try:
         about = tomllib.loads((app / ABOUT).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -180,16 +195,8 @@ def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
             f"{app / ABOUT} does not describe an app of Flower: it has no [tool.flwr.app]. "
             "`clove flower new FOLDER` writes one that does"
         )
-    known = described.get("config", {})
-    for name, value in config.items():
-        if name not in known:
-            where = f"setting in {TABLE} of {app / ABOUT}"
-            problem = unknown_name(where, name, known) if known else f"there is no {where}"
-            raise CloveError(
-                f"{problem}. Flower takes only settings that stand there: "
-                f"add `{name} = {_toml(value)}` under {TABLE}"
-            )
-    return config
+    known: Mapping[str, Any] = described.get("config", {})
+    return known
 
 
 def _toml(value: Plain) -> str:
@@ -250,10 +257,21 @@ def simulated(folder: Path) -> Iterator[Path]:
         yield home
 
 
-def simulated_nodes(count: int) -> dict[str, Plain]:
-    """Return a simulation's settings for this many nodes, one core each."""
+def simulated_nodes(
+    count: int, app: str | Path, config: Mapping[str, Plain] | None = None
+) -> dict[str, Plain]:
+    """Return a simulation's settings for this many nodes, one core each.
+
+    All are there from the start: a run that needs more of them would wait in vain.
+    """
     if count < 1:
         raise CloveError(f"nodes must be 1 or more, not {count}")
+    least = {**_known(Path(app).absolute()), **(config or {})}.get(LEAST, count)
+    if isinstance(least, int) and least > count:
+        raise CloveError(
+            f"{count} nodes are simulated, and the run waits for {LEAST} = {least}: give "
+            f"`--nodes {least}`, or `--set {LEAST}={count}`"
+        )
     return {"num-supernodes": count, "client-resources-num-cpus": 1}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,11 +100,14 @@ class Roster:
 
     def wait(self, least: int, patience: float) -> None:
         """Wait until so many clients are there."""
-        end = time.monotonic() + patience
+        end, said = time.monotonic() + patience, False
         while True:
             self.refresh()
             if len(self.members) >= least:
                 return
+            if not said:
+                said, there = True, f"{len(self.members)} of {least} nodes are here"
+                logging.getLogger("flwr").info("%s, waiting up to %g s", there, patience)
             if time.monotonic() > end:
                 raise CloveError(self._too_few(least, patience))
             time.sleep(PAUSE)
