@@ -88,6 +88,33 @@ def test_a_server_that_is_behind_is_told_so(keepers):
         keepers().load(at(2))
 
 
+@pytest.mark.parametrize("later", [at(2), at(1, "second"), at(2, "second")])
+def test_who_is_late_replaces_no_newer_memory(later: Header, tmp_path: Path):
+    def started() -> Keeper:
+        return Keeper(RecordDict(), tmp_path, CPU)
+
+    slow, quick = started(), started()
+    old = replace(at(1), asked=2)  # so that its moment may be after the other server's
+    slow_memory = noted(slow.load(old), 7)
+    quick.store(noted(quick.load(later), 5), later)
+    with pytest.raises(CloveError, match="answer of round 1 comes too late"):
+        slow.store(slow_memory, old)
+    assert history(started().load(at(3, later.session))) == [5]
+
+
+def test_a_server_that_was_started_again_replaces_what_its_earlier_life_left_late(tmp_path: Path):
+    def started() -> Keeper:
+        return Keeper(RecordDict(), tmp_path, CPU)
+
+    begun = started()
+    begun.store(noted(begun.load(at(1)), 3), at(1))
+    slow, quick = started(), started()
+    slow_memory, quick_memory = slow.load(at(2)), quick.load(at(2, "second"))
+    slow.store(noted(slow_memory, 7), at(2))
+    quick.store(noted(quick_memory, 5), at(2, "second"))
+    assert history(started().load(at(3, "second"))) == [3, 5]
+
+
 def test_flowers_own_records_are_left_alone():
     state = RecordDict({"theirs": ConfigRecord({"x": 1})})
     Keeper(state, None, CPU).store(noted(Keeper(state, None, CPU).load(at(1)), 0), at(1))

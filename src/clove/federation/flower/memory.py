@@ -96,20 +96,24 @@ class Keeper:
 
     def __init__(self, state: RecordDict, folder: Path | None, device: torch.device) -> None:
         self.state, self.folder, self.device = state, folder, device
+        self._found: str | None = None  # the session of the memory that was loaded
 
     def load(self, header: Header) -> Remembered:
         """Return the memory a question is to be answered with."""
         tree = self._from_state()
         if tree.get("run") != header.run:
-            # One that is over is looked for first: it is the newer where a kill left both.
-            files = [self._path(header, end) for end in (OVER, GOING)]
-            found = [file for file in files if file is not None and file.exists()]
-            tree = {**moved(read_tree(found[0]), self.device), "models": {}} if found else tree
+            tree = moved(self._from_disk(header), self.device) or tree
         remembered = Remembered(**tree) if tree else NOTHING
+        self._found = remembered.session
         return remembered.at(header)
 
     def store(self, remembered: Remembered, header: Header) -> None:
-        """Keep the memory, on the disk before anything of the question leaves the client."""
+        """Keep the memory, on the disk before anything of the question leaves the client.
+
+        What a later question has left meanwhile stays: a process that a server's earlier life
+        started may come to its end late.
+        """
+        self._refuse_if_late(header)
         tree = {name: getattr(remembered, name) for name in Remembered.__dataclass_fields__}
         path = self._path(header, OVER if header.last else GOING)
         if path is not None:
@@ -122,6 +126,28 @@ class Keeper:
     def _from_state(self) -> Tree:
         own = {n.removeprefix(PREFIX): r for n, r in self.state.items() if n.startswith(PREFIX)}
         return dict(Reader(self.device).value(RecordDict(own), dict[str, Any])) if own else {}
+
+    def _from_disk(self, header: Header) -> Tree:
+        # One that is over is looked for first: it is the newer where a kill left both.
+        files = [self._path(header, end) for end in (OVER, GOING)]
+        found = [file for file in files if file is not None and file.exists()]
+        return {**read_tree(found[0]), "models": {}} if found else {}
+
+    def _refuse_if_late(self, header: Header) -> None:
+        """Refuse to store where a later question of this server, or another server, has stored.
+
+        Sessions have no order; one that was not there when this question began is the later.
+        """
+        there = self._from_disk(header)
+        if not there:
+            return
+        session, own = there["session"], header.session
+        late = session == own and there["latest"] > header.moment
+        if late or (self._found is not None and session not in (own, self._found)):
+            raise CloveError(
+                f"this answer of round {header.round} comes too late: the client has been asked "
+                "again meanwhile, and remembers that"
+            )
 
     def _path(self, header: Header, end: str) -> Path | None:
         if self.folder is None:
