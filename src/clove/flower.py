@@ -100,7 +100,7 @@ def server(
     task : what is learned; needed where the network is one's own.
     min_nodes, wait : so many nodes must be there before the first round; how long to wait for them,
         in seconds, and for any node where all are gone. Nodes that join later take part from the
-        round on that begins after they have answered a greeting.
+        next round on.
     timeout : how long a question is open, in seconds; the round then goes on without the silent.
     outputs : of a network of the zoo, for instance the number of classes. None: as many as the
         labels of the clients need that are there at first.

@@ -26,6 +26,7 @@ from clove.federation.parameters import Indices
 
 PAUSE = 0.5
 AGAIN, SELDOM = 30.0, 600.0  # seconds until a node that was refused or silent is greeted again
+MOMENT = 10.0  # seconds that a round waits for the greeting of a node that has just come
 DAY = 86_400.0
 LONGEST_GREETING = 100_000  # bytes
 
@@ -127,8 +128,8 @@ class Roster:
     def refresh(self) -> None:
         """Forget nodes that left, and greet those that came.
 
-        Before the run their answers are waited for: by those it is decided what fits. Later no
-        round is held up by who may be silent.
+        Before the run their answers are waited for: by those it is decided what fits. Later a
+        round waits a moment for them, and no longer for who may be silent.
         """
         nodes = list(self.grid.get_nodes())
         online = {int(node.node_id) for node in nodes}
@@ -139,11 +140,9 @@ class Roster:
         now = time.monotonic()
         self._greet_again(node for node, one in self._outside.items() if one.due <= now)
         new = online - inside - self._outside.keys()
-        if self.terms is not None:
-            self._set_outside(*new)
-            new = set()
+        patience = self.timeout if self.terms is None else min(self.timeout, MOMENT)
         replies = [one for one in received(self.grid, self._sent) if not one.silent]
-        replies += exchange(self.grid, message_type(HELLO), _greeting(new), self.timeout)
+        replies += exchange(self.grid, message_type(HELLO), _greeting(new), patience)
         # Whoever was busy answers all greetings that waited for it: one of them is enough.
         one_each = {one.node: one for one in replies if one.node not in inside}
         heard = (self._heard(one) for one in one_each.values())
@@ -166,9 +165,9 @@ class Roster:
         """
         self._set_outside(self.members.pop(number).node)
 
-    def _set_outside(self, *nodes: int) -> None:
-        self._outside |= {node: Outside(None, 0.0, AGAIN) for node in nodes}
-        self._greet_again(nodes)
+    def _set_outside(self, node: int) -> None:
+        self._outside[node] = Outside(None, 0.0, AGAIN)
+        self._greet_again([node])
 
     def _greet_again(self, nodes: Iterable[int]) -> None:
         """Greet nodes that may be late, mended or started again, and wait for none."""
