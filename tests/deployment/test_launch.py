@@ -84,10 +84,13 @@ class Interrupted:
         self._thread = Thread(target=self._interrupt, args=(asked,))
 
     def __enter__(self) -> None:
+        # Whoever starts the tests in the background may have told them to ignore it.
+        self._before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self._thread.start()
 
     def __exit__(self, *error: object) -> None:
         self._thread.join()
+        signal.signal(signal.SIGINT, self._before)
 
     @staticmethod
     def _interrupt(asked: Callable[[], list[str]]) -> None:
