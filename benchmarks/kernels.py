@@ -43,7 +43,7 @@ def measured(shape: str, precision: str, top: int) -> list[dict[str, Any]]:
         "device": "cuda",
         "engine": "vectorized",
         "precision": precision,
-        "compile": "on" if shape == "cifar" else "off",
+        "compile": "auto",
     }
     clove.run(rounds=2, **settings)  # what is tried and compiled once is no part of a round
     with profile(activities=[ProfilerActivity.CUDA]) as seen:

@@ -12,7 +12,7 @@ import torch
 from clove.federation import Evaluate, Extras, Kept, Losses, Seeded, Sequential, Train, Vectorized
 from clove.federation.engines import make_engine
 from clove.federation.graphs import capture
-from clove.federation.layers import ONE_BY_ONE
+from clove.federation.layers import ONE_BY_ONE, TILED
 from clove.federation.precision import kernels_of
 from clove.tasks import classification
 
@@ -60,6 +60,24 @@ def test_client_by_client_on_streams_gives_the_same(name, compiled):
     many = replace(TRAINING, epochs=3)  # so that captured steps follow each other
     expected = train_rounds(Sequential(clients, task, dtype=torch.float64), many)
     assert_same_models(train_rounds(engine, many), expected)
+
+
+@pytest.mark.parametrize("sizes", [[16] * 5, [7, 20, 3, 16, 17]])
+@pytest.mark.parametrize("name", ["cnn", "cnn with batch norm"])
+def test_tiles_give_the_same(name, sizes):
+    task, shape, classes = WORLDS[name]
+    clients = some_clients(sizes, shape, classes)
+    expected = train_rounds(Sequential(clients, task), SGD)
+    engine = Vectorized(clients, task, device="cuda")
+    engine.stack.use([TILED] * len(engine.stack.convolutions), TILED)
+    with kernels_of("fp32", torch.device("cuda")):
+        models = train_rounds(engine, SGD)
+        assert_identical(train_rounds(engine, SGD), models)
+        cohort = everyone(engine)
+        losses = engine.answer(Losses(models, cohort)).losses
+    assert_same_models(models, expected)
+    plain = Sequential(clients, task).answer(Losses(expected, cohort)).losses
+    np.testing.assert_allclose(losses, plain, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp with batch norm", "regression"])

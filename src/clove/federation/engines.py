@@ -18,12 +18,12 @@ from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
 from clove.federation.budget import fitting_group, memory_limit
-from clove.federation.layers import KERNELS, ONE_BY_ONE
+from clove.federation.layers import KERNELS, ONE_BY_ONE, TILED
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
 from clove.federation.simulation import Simulation, is_out_of_memory
-from clove.federation.stacked import can_compile
+from clove.federation.stacked import can_compile, can_tile
 from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
 from clove.federation.work import Work
 from clove.folders import cache_folder, write_atomically
@@ -38,6 +38,7 @@ CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
 USUAL_KERNEL = {"cpu": "channels-last", "cuda": "grouped"}  # from which the trial sets out
 MOST_ONE_BY_ONE = 64  # clients: with more, a step of single ones is too long to be worth a try
+LEAST_TILED = 32  # filters: with fewer, a tile is mostly empty
 COMPILING = {
     True: 15.0,
     False: 60.0,
@@ -135,8 +136,8 @@ def _compiles(
     wanted: str, choice: EngineChoice, engine: Vectorized, training: LocalTraining, rounds: int
 ) -> bool:
     """Say whether to compile: as told, or where the run is long enough to pay for it."""
-    if wanted != "auto" or not can_compile(engine.device):
-        return wanted == "on"
+    if wanted != "auto" or TILED in choice.kernels or not can_compile(engine.device):
+        return wanted == "on" and TILED not in choice.kernels
     steps = np.ceil(engine.train_pool.sizes / training.batch_size).sum() * training.epochs
     lasts = COMPILING[ONE_BY_ONE in choice.kernels]
     return bool(COMPILED_SAVES * choice.seconds * steps * rounds > lasts)
@@ -164,7 +165,13 @@ class Trial:
         self._check_kernels()
 
     def _check_kernels(self) -> None:
-        layers = self.engine.stack.convolutions
+        engine, layers = self.engine, self.engine.stack.convolutions
+        asked = (*(self.kernels or ()), self.evaluation_kernel)
+        if TILED in asked and not can_tile(engine.device, engine.dtype):
+            raise CloveError(
+                f"the kernel {TILED!r} needs a GPU, Triton and single precision; this run is on "
+                f"{engine.device} in {engine.precision}: choose another, or leave it to 'auto'"
+            )
         if self.kernels is None:
             return
         for kernel in self.kernels if layers else ():
@@ -232,7 +239,7 @@ class Trial:
         for at in range(len(best)) if self.kernels is None else ():
             tries = [[*best[:at], kernel, *best[at + 1 :]] for kernel in KERNELS]
             if at == 0:  # the whole run: what one layer gains is lost where others are grouped
-                tries.append([ONE_BY_ONE] * len(best))
+                tries += [[kernel] * len(best) for kernel in (ONE_BY_ONE, TILED)]
             for tried in (one for one in tries if one != best and self._worth_trying(one, size)):
                 seconds = self._seconds(tried, size)
                 if seconds < least:
@@ -293,6 +300,7 @@ class Trial:
         seconds = {}
         for at_once in (0, 1) if given < 0 else (given,):
             kernels = (*KERNELS[:2], ONE_BY_ONE) if engine.stack.convolutions else KERNELS[:1]
+            kernels = (*kernels, TILED) if self._can_tile() else kernels
             for kernel in kernels if self.evaluation_kernel == "auto" else [self.evaluation_kernel]:
                 engine.stack.use((), kernel)
                 engine.forget_steps()  # captured with another kernel
@@ -300,7 +308,15 @@ class Trial:
         return min(seconds, key=seconds.__getitem__)
 
     def _worth_trying(self, kernels: Sequence[str], size: int) -> bool:
+        if TILED in kernels and not self._can_tile():
+            return False
         return size > 1 and (ONE_BY_ONE not in kernels or size <= MOST_ONE_BY_ONE)
+
+    def _can_tile(self) -> bool:
+        """Say whether tiles are to be had here, and the network has a convolution they suit."""
+        engine = self.engine
+        most = max((one.module.out_channels for one in engine.stack.convolutions), default=0)
+        return can_tile(engine.device, engine.dtype) and most >= LEAST_TILED
 
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)
@@ -341,7 +357,7 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"4 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"5 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
             f"{min(self.fits, engine.clients)} {os.cpu_count()} "

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ from clove.federation.norm import Tape, TapedBatchNorm
 Stack = Mapping[str, Tensor]
 At = int | None
 
-KERNELS = ("grouped", "channels-last", "unfolded", "one by one")
-ONE_BY_ONE = KERNELS[3]
+KERNELS = ("grouped", "channels-last", "unfolded", "one by one", "tiled")
+ONE_BY_ONE, TILED = KERNELS[3:]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Spread:
                 *self.tensor.shape[:axis], clients, *self.tensor.shape[axis:]
             )
         return self.tensor.movedim(self.at, axis)
+
+    def channels_last(self) -> Tensor:
+        """Return images with clients first and channels last; shared ones as those of one."""
+        images = self.tensor.unsqueeze(0) if self.at is None else self.front()
+        return images.movedim(2, -1)
 
     def second(self) -> Tensor:
         """Return it with the clients' axis second, after the samples."""
@@ -166,10 +172,11 @@ class Convolution(ImageLayer):
 
     def convolve(self, weight: Tensor, bias: Tensor | None, x: Spread, tape: Tape) -> Spread:
         """Convolve with these filters."""
-        clients = len(weight)
+        clients, kernel = len(weight), self.chosen(tape)
+        if kernel == TILED and self.suits_tiles:
+            return self._tiled(weight, bias, x)
         if x.at is None or clients == 1:
             return self._shared(weight, bias, x, tape)
-        kernel = self.evaluation_kernel if tape.weight is None else self.kernel
         if kernel == "unfolded":
             return self._unfolded(weight, bias, x.front())
         images = x.second().flatten(1, 2)
@@ -177,6 +184,10 @@ class Convolution(ImageLayer):
             images = images.contiguous(memory_format=torch.channels_last)
         y = self.plain(images, weight.flatten(0, 1), _flat(bias), groups=clients)
         return Spread(_split(y, 1, (clients, -1)), 1)
+
+    def chosen(self, tape: Tape) -> str:
+        """Return the kernel for training, or for evaluation."""
+        return self.evaluation_kernel if tape.weight is None else self.kernel
 
     def plain(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
         """Convolve as torch does."""
@@ -196,6 +207,25 @@ class Convolution(ImageLayer):
     def alone(self, own: Stack, x: Tensor, updates: dict[str, Tensor] | None) -> Tensor:
         """Convolve this client's images."""
         return self.plain(x, own[f"{self.name}weight"], own.get(f"{self.name}bias"))
+
+    def _tiled(self, weight: Tensor, bias: Tensor | None, x: Spread) -> Spread:
+        """Convolve by tiles of all clients at once."""
+        y = tiles().convolution(x.channels_last(), weight, self.padding)
+        y = y if bias is None else y + bias.to(y.dtype)[:, None, None, None]
+        return Spread(y.movedim(-1, 2), 0)
+
+    @property
+    def suits_tiles(self) -> bool:
+        """Say whether filters are square and go from place to place."""
+        (rows, columns), stride = self.module.kernel_size, self.module.stride
+        padding = self.module.padding
+        return rows == columns and stride == (1, 1) and padding in [(n, n) for n in range(rows)]
+
+    @property
+    def padding(self) -> int:
+        """How far images are continued by noughts, on all sides alike."""
+        assert isinstance(self.module.padding, tuple)
+        return self.module.padding[0]
 
     def _unfolded(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Spread:
         """Write out the window under each place of a filter, and multiply matrices."""
@@ -286,6 +316,24 @@ class Normalisation(ImageLayer):
             return latest
         return latest.detach().clone()
 
+    def affine(self, own: Stack) -> tuple[Tensor, Tensor]:
+        """Return the scale and shift that follow normalisation."""
+        mean = own[f"{self.name}running_mean"]
+        weight, bias = own.get(f"{self.name}weight"), own.get(f"{self.name}bias")
+        return (
+            torch.ones_like(mean) if weight is None else weight,
+            torch.zeros_like(mean) if bias is None else bias,
+        )
+
+    def note(self, own: Stack, tape: Tape, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics on by those of a batch."""
+        momentum = self.module.momentum or 0.0
+        for name, value in (("running_mean", mean), ("running_var", variance)):
+            before = tape.updates.get(self.name + name, own[self.name + name])
+            tape.updates[self.name + name] = torch.lerp(before.detach(), value, momentum)
+        seen = f"{self.name}num_batches_tracked"
+        tape.updates[seen] = tape.updates.get(seen, own[seen]) + 1
+
     def folded(self, own: Stack) -> tuple[Tensor, Tensor]:
         """Return the scale and shift it comes to in evaluation, `[clients, channels]` each."""
         mean, variance = own[f"{self.name}running_mean"], own[f"{self.name}running_var"]
@@ -311,6 +359,8 @@ class PooledConvolution(ImageLayer):
 
     def __call__(self, own: Stack, x: Spread, tape: Tape) -> Spread:
         """Run all of them."""
+        if self._by_tiles(x, tape):
+            return self._tiled(own, x, tape)
         if self.normalisation is not None and (
             tape.weight is not None or self.normalisation.module.running_mean is None
         ):
@@ -334,6 +384,33 @@ class PooledConvolution(ImageLayer):
         y = self.pool.alone(own, self.convolution.plain(x, weight, None), updates)
         y = y if shift is None else y + shift.to(y.dtype)[..., None, None]
         return y.relu()
+
+    def _by_tiles(self, x: Spread, tape: Tape) -> bool:
+        """Say whether tiles can do all of it; if not, they may do the convolution."""
+        norm, convolution = self.normalisation, self.convolution
+        if convolution.chosen(tape) != TILED or not convolution.suits_tiles:
+            return False
+        grown = 2 * convolution.padding + 1 - convolution.module.kernel_size[0]
+        if not self.pool.in_pairs or any((side + grown) % 2 for side in x.tensor.shape[-2:]):
+            return False
+        if tape.weight is None:  # on the way to a gradient outputs must be kept
+            return not torch.is_grad_enabled() and (norm is None or norm.runs_alone)
+        return norm is not None and norm.runs_alone and not tape.padded
+
+    def _tiled(self, own: Stack, x: Spread, tape: Tape) -> Spread:
+        """Run all of them by tiles; a bias has no effect on what is normalised by the batch."""
+        norm, padding, name = self.normalisation, self.convolution.padding, self.convolution.name
+        images = x.channels_last()
+        if norm is None or tape.weight is None:
+            y = tiles().pooled_convolution(images, *self._folded(own), padding)
+            return Spread(y.movedim(-1, 2), 0)
+        weight, bias = own[f"{name}weight"], own.get(f"{name}bias")
+        y, mean, variance, count = tiles().normalised_convolution(
+            images, weight, *norm.affine(own), padding, norm.module.eps
+        )
+        mean = mean if bias is None else mean + bias.detach()
+        norm.note(own, tape, mean, variance * (count / max(count - 1, 1)))
+        return Spread(y.movedim(-1, 2), 0)
 
     def _folded(self, own: Stack) -> tuple[Tensor, Tensor | None]:
         name = self.convolution.name
@@ -392,6 +469,13 @@ def _noting_head(
     if tape.head is None or not prefix(tape.head).startswith(name):
         return nullcontext()
     return noting_input(module.get_submodule(tape.head[len(name) :]), met.append)
+
+
+def tiles() -> ModuleType:
+    """Load the kernels in Triton: not every machine has it, and it takes a second."""
+    from clove.federation import tiles
+
+    return tiles
 
 
 def by_two(module: nn.MaxPool2d) -> bool:

@@ -22,6 +22,7 @@ from clove.errors import CloveError
 from clove.federation.layers import (
     KERNELS,
     ONE_BY_ONE,
+    TILED,
     At,
     Convolution,
     Elementwise,
@@ -95,12 +96,17 @@ class StackedNetwork:
 
     def __call__(self, own: Stack, x: Tensor, at: At) -> Spread:
         """Run each client's model over its samples, or over those all share."""
-        if not self.compiled or any(isinstance(one, OneByOne) for one in self._in_training):
+        if not self.compiled or self._compiled_in_part():
             return self._run(own, x, at)
         if self._by_compiler is None:
             self._by_compiler = torch.compile(self._run_apart, dynamic=False)
         outputs, axis, self.tape.updates = self._by_compiler(own, x, at, self.tape.updates)
         return Spread(outputs, axis)
+
+    def _compiled_in_part(self) -> bool:
+        """Say whether layers are compiled by themselves, or have kernels that are compiled."""
+        by_tiles = any(layer.kernel == TILED for layer in self.convolutions)
+        return by_tiles or any(isinstance(one, OneByOne) for one in self._in_training)
 
     def with_features(self, own: Stack, x: Tensor, at: At, head: str) -> tuple[Spread, Spread]:
         """Run likewise; return also what goes into the head."""
@@ -139,6 +145,11 @@ def can_compile(device: torch.device) -> bool:
     if device.type == "cuda":
         return find_spec("triton") is not None
     return any(map(shutil.which, ("g++", "clang++", "c++")))
+
+
+def can_tile(device: torch.device, dtype: torch.dtype) -> bool:
+    """Say whether convolutions can go by tiles: Triton writes them for a GPU's tensor cores."""
+    return device.type == "cuda" and dtype == torch.float32 and can_compile(device)
 
 
 class OneOfStack(torch.autograd.Function):
