@@ -14,6 +14,17 @@ from matplotlib.figure import Figure
 # by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+# Before Triton is loaded, by whatever needs it: without a GPU its programs are interpreted.
+if not _has_gpu():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # Properties are tried on fewer examples than usual, so that everything runs often; `make test-all`
 # tries more. No example has a deadline: a busy machine is no fault of what is tested.
 settings.register_profile("quick", max_examples=30, deadline=None)

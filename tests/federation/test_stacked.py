@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 
 from clove.federation.layers import (
     KERNELS,
+    TILED,
     Other,
     PooledConvolution,
     largest_of_four,
@@ -38,6 +39,7 @@ def odd() -> nn.Module:
     )
 
 
+ANYWHERE = [kernel for kernel in KERNELS if kernel != TILED]
 NETWORKS = {"images": images, "odd": odd}
 
 
@@ -52,7 +54,7 @@ def stack_of(make: Callable[[], nn.Module]) -> tuple[StackedNetwork, dict[str, T
     return StackedNetwork(one, tape), own, torch.randn(CLIENTS, SAMPLES, 2, 10, 10).double()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", ANYWHERE)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("at", [0, 1])
 def test_evaluation_is_that_of_each_client(name: str, kernel: str, at: int) -> None:
@@ -71,7 +73,7 @@ def test_samples_may_be_shared_by_all_clients(name: str) -> None:
     torch.testing.assert_close(shared, stack(own, x[:1].expand_as(x), 0).front())
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", ANYWHERE)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_training_gives_each_clients_gradients_and_statistics(

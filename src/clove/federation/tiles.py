@@ -379,7 +379,7 @@ def tile_for_filters(channels: int, number: int, half: bool) -> Tile:
     if channels % 16:
         return Tile(128, min(filters, 64), 32, stages=2)
     if not half:  # both sides lie the wrong way for a warp group, so pairs of warps do it
-        return Tile(32, filters, math.gcd(channels, 64), warps=2)
+        return Tile(32, filters, math.gcd(channels, 128), warps=2)
     depth = math.gcd(channels, 128)
     return Tile(64, filters, depth, warps=8 if depth == filters == 128 else 4)
 
@@ -456,7 +456,7 @@ def filter_gradient(
 
 def convolution(images: Tensor, filters: Tensor, padding: int) -> Tensor:
     """Convolve each client's images, channels last, with its filters, as torch has these."""
-    found: Tensor = _Convolution.apply(_ready(images), filters, padding)  # type: ignore[no-untyped-call]
+    found: Tensor = _Convolution.apply(_ready(images), filters, padding)
     return found
 
 
@@ -475,9 +475,7 @@ def normalised_convolution(
     Returns also each channel's mean and variance before it was normalised, and of how many numbers.
     """
     images = _ready(images)
-    y, mean, variance = _NormalisedConvolution.apply(  # type: ignore[no-untyped-call]
-        images, filters, weight, bias, padding, eps
-    )
+    y, mean, variance = _NormalisedConvolution.apply(images, filters, weight, bias, padding, eps)
     return y, mean, variance, 4 * math.prod(y.shape[1:4])
 
 
