@@ -105,6 +105,16 @@ def test_all_bytes_of_a_round_are_in_its_line() -> None:
     assert 4 * after < clustering
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "said"), [("flexcfl", [False, False, True]), ("pacfl", [None] * 3)]
+)
+def test_methods_that_do_not_ask_whether_assignments_are_stable_do_not_say(
+    algorithm: str, said: list[bool | None]
+) -> None:
+    result = clove.run(**{**QUICK, "rounds": 3, "algorithm": algorithm})
+    assert [record["stable"] for record in result.history.to_dict("records")] == said
+
+
 def test_a_run_in_which_nobody_ever_replies_says_so() -> None:
     with pytest.raises(CloveError, match="no client has a model: none replied in any round"):
         clove.run(**TINY, algorithm="local", stragglers=0.99999)

@@ -83,23 +83,23 @@ def _loaded(point: EntryPoint) -> type[Algorithm[Any]]:
     return register(found)
 
 
-for _algorithm in (
+for _algorithm in (  # in the order of tables: clusters, models of one's own, one model, references
     Clove,
-    Centralized,
+    Ifca,
     CflS,
-    FedAvg,
-    FedProx,
     Fesem,
     FlexCfl,
+    Pacfl,
+    KFed,
+    FedGwc,
+    FedProto,
     FedAla,
     FedPac,
-    FedProto,
-    Ifca,
-    Local,
-    FedGwc,
-    KFed,
-    Pacfl,
+    FedAvg,
+    FedProx,
     PerFedAvg,
+    Local,
+    Centralized,
 ):
     register(_algorithm)
 

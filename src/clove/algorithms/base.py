@@ -57,7 +57,7 @@ class Outcome(Generic[State]):
     state: State
     clients: Indices  # who took part to the end
     assignment: Indices | None  # the model each of them was assigned to
-    stable: bool = False
+    stable: bool | None = None  # None: this method does not ask its clients
     loss_vectors: LossVectors | None = None  # what the clients were clustered on
     notes: dict[str, Any] = field(default_factory=dict)
 

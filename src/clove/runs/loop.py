@@ -269,7 +269,7 @@ def _record(
         "ari": None,
         "ari_seen": None,
         "participants": len(outcome.clients),
-        "stable": bool(outcome.stable),
+        "stable": outcome.stable,
         "bytes_up": ledger.up,
         "bytes_down": ledger.down,
     }

@@ -46,6 +46,12 @@ def test_the_headline_is_what_the_run_came_to(runs: Path) -> None:
     assert {"stable", "traffic", "time"} <= set(found)
 
 
+def test_where_clients_are_not_asked_nothing_is_said_of_stability(runs: Path) -> None:
+    read = read_run(runs / "clove")
+    silent = replace(read, records=[{**record, "stable": None} for record in read.records])
+    assert "stable" not in figures(run_page(silent))
+
+
 def test_runs_without_accuracy_or_groups_have_other_headlines(runs: Path) -> None:
     assert set(figures(page(runs / "reconstruction"))) >= {"test loss", "ARI"}
     assert set(figures(page(runs / "fedavg"))) == {"accuracy", "traffic", "time"}

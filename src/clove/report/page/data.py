@@ -111,9 +111,10 @@ def _grouping(run: RunRead) -> list[dict[str, str]]:
     number = len(set(run.assignment.tolist()) - {-1})
     of = "" if run.groups is None else f"{len(np.unique(run.groups))} true groups"
     found.append(_figure("clusters", str(number), of))
-    stable = run.stability_round
-    note = "when assignments first settled" if stable else "not in these rounds"
-    found.append(_figure("stable", f"round {stable}" if stable else "–", note))
+    if last["stable"] is not None:  # clients are asked
+        stable = run.stability_round
+        note = "when assignments first settled" if stable else "not in these rounds"
+        found.append(_figure("stable", f"round {stable}" if stable else "–", note))
     return found
 
 
