@@ -134,13 +134,13 @@ def main() -> None:
                 torch.stack(outputs).movedim(2, -1),
             )
             if channels > 3:
-                turned = last.flip(2, 3).transpose(1, -1).contiguous()
+                turned = last.transpose(1, -1).contiguous()
                 tried(
                     "images  ",
                     operations,
                     FORWARD[kind],
                     lambda size, slopes=slopes, turned=turned: tiles.convolved(
-                        slopes, turned, 1, tile=size
+                        slopes, turned, 1, turned=True, tile=size
                     )[0],
                     torch.stack([x.grad for x in own]).movedim(2, -1),
                 )
@@ -151,7 +151,7 @@ def main() -> None:
                 lambda size, images=images, slopes=slopes: tiles.filter_gradient(
                     images, slopes, 3, 1, tile=size
                 ),
-                torch.stack([w.grad for w in mine]).movedim(2, -1),
+                torch.stack([w.grad for w in mine]),
             )
             values = torch.stack(outputs).detach().movedim(2, -1).contiguous()
             ones = torch.ones(given.clients, number, device="cuda")

@@ -47,7 +47,6 @@ def _places(row, height: tl.constexpr, width: tl.constexpr, by_window: tl.conste
 def _convolve(
     images,
     filters,
-    scale,
     shift,
     outputs,
     noted,
@@ -60,7 +59,7 @@ def _convolve(
     size: tl.constexpr,
     padding: tl.constexpr,
     mode: tl.constexpr,
-    scales: tl.constexpr,
+    turned: tl.constexpr,
     shifts: tl.constexpr,
     precision: tl.constexpr,
     tile_rows: tl.constexpr,
@@ -93,9 +92,10 @@ def _convolve(
             here = (line + down >= 0) & (line + down < lines)
             here = here & (column + right >= 0) & (column + right < columns) & real
             left = tl.load(image[:, None] + (within + inner)[None, :], here[:, None], 0.0)
-            matrix = tl.load(
-                filter[:, None] + (step * tile_depth + inner)[None, :], known[:, None], 0.0
-            )
+            if turned:
+                place = size * size - 1 - place
+            at = place * channels + first + inner
+            matrix = tl.load(filter[:, None] + at[None, :], known[:, None], 0.0)
         else:  # several at once
             at = step * tile_depth + inner
             place = at // channels
@@ -105,12 +105,11 @@ def _convolve(
             here = (y >= 0) & (y < lines) & (x >= 0) & (x < columns)
             here = here & real[:, None] & (at < depth)[None, :]
             left = tl.load(image[:, None] + within[None, :], here, 0.0)
-            matrix = tl.load(
-                filter[:, None] + at[None, :], known[:, None] & (at < depth)[None, :], 0.0
-            )
+            known_at = known[:, None] & (at < depth)[None, :]
+            if turned:
+                at = (size * size - 1 - place) * channels + at % channels
+            matrix = tl.load(filter[:, None] + at[None, :], known_at, 0.0)
         found = tl.dot(left, tl.trans(matrix), found, input_precision=precision)
-    if scales:
-        found = found * tl.load(scale + client * number + of, known, 0.0)[None, :]
     if shifts:
         found = found + tl.load(shift + client * number + of, known, 0.0)[None, :]
     if mode == 2:
@@ -190,7 +189,8 @@ def _filter_gradient(
         )
         found = tl.dot(tl.trans(slope), image, found, input_precision=precision)
     part = client * tl.num_programs(1) + tl.program_id(1)
-    place = (part * number + of)[:, None] * depth + at[None, :]
+    within = at % channels * (size * size) + at // channels  # as torch has filters
+    place = (part * number + of)[:, None] * depth + within[None, :]
     tl.store(outputs + place, found, known[:, None] & inside[None, :])
 
 
@@ -388,11 +388,11 @@ def _precision() -> str:
     return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
 
 
-def _as_computed(tensor: Tensor) -> Tensor:
-    """Return a tensor in the type networks run in here."""
+def _computed(tensor: Tensor) -> torch.dtype:
+    """Return the type that networks run in here."""
     if torch.is_autocast_enabled(tensor.device.type):
-        return tensor.to(torch.get_autocast_dtype(tensor.device.type))
-    return tensor
+        return torch.get_autocast_dtype(tensor.device.type)
+    return tensor.dtype
 
 
 def convolved(
@@ -400,15 +400,16 @@ def convolved(
     filters: Tensor,
     padding: int,
     *,
-    scale: Tensor | None = None,
     shift: Tensor | None = None,
     mode: int = PLAIN,
+    turned: bool = False,
     tile: Tile | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Convolve images `[clients, samples, height, width, channels]`, or `[1, ...]` if shared.
 
-    Filters are `[clients, number, size, size, channels]`. Returns the outputs, and when noting the
-    mean and the sum of squares about it of each tile, `[clients, tiles, 2, number]`.
+    Filters are `[clients, number, size, size, channels]`, and may be turned round. Returns the
+    outputs, and when noting the mean and the sum of squares about it of each tile,
+    `[clients, tiles, 2, number]`.
     """
     clients, number, size, _, channels = filters.shape
     shared, samples, lines, columns, _ = images.shape
@@ -422,10 +423,10 @@ def convolved(
     if mode == NOTING:
         noted = images.new_empty((clients, tiles, 2, number), dtype=torch.float32)
     _convolve[tiles * triton.cdiv(number, tile.filters), clients](
-        *(images, filters, scale, shift, outputs, noted, rows),
+        *(images, filters, shift, outputs, noted, rows),
         0 if shared == 1 else images.stride(0),
-        *(channels, number, height, width, size, padding, mode),
-        *(scale is not None, shift is not None, _precision()),
+        *(channels, number, height, width, size, padding, mode, turned),
+        *(shift is not None, _precision()),
         **tile.sizes(),
     )
     return outputs, noted
@@ -434,7 +435,7 @@ def convolved(
 def filter_gradient(
     images: Tensor, gradient: Tensor, size: int, padding: int, tile: Tile | None = None
 ) -> Tensor:
-    """Return the gradient of filters, `[clients, number, size, size, channels]`."""
+    """Return the gradient of filters as torch has them, `[clients, number, channels, ...]`."""
     clients, samples, height, width, number = gradient.shape
     channels, rows = images.shape[-1], samples * height * width
     tile = tile or tile_for_filters(channels, number, images.dtype == torch.bfloat16)
@@ -451,7 +452,7 @@ def filter_gradient(
         **tile.sizes(),
     )
     whole = parts[:, 0] if shares == 1 else parts.sum(1)
-    return whole.view(clients, number, size, size, channels)
+    return whole.view(clients, number, channels, size, size)
 
 
 def convolution(images: Tensor, filters: Tensor, padding: int) -> Tensor:
@@ -480,17 +481,20 @@ def normalised_convolution(
 
 
 def _ready(images: Tensor) -> Tensor:
-    return _as_computed(images).contiguous()
+    return images.to(_computed(images)).contiguous()
 
 
 def _last(filters: Tensor) -> Tensor:
-    return _as_computed(filters.movedim(2, -1)).contiguous()
+    """Return filters with their channels last, in the type networks run in: one copy does both."""
+    last = filters.movedim(2, -1)
+    found = torch.empty(last.shape, dtype=_computed(filters), device=filters.device)
+    return found.copy_(last)
 
 
 def _image_gradient(gradient: Tensor, filters: Tensor, padding: int) -> Tensor:
     """Return the gradient of images: a convolution with the filters turned round."""
-    turned = filters.flip(2, 3).transpose(1, -1).contiguous()
-    return convolved(gradient, turned, filters.shape[2] - 1 - padding)[0]
+    across = filters.transpose(1, -1).contiguous()
+    return convolved(gradient, across, filters.shape[2] - 1 - padding, turned=True)[0]
 
 
 class _Convolution(torch.autograd.Function):
@@ -542,7 +546,7 @@ def _gradients(
     ctx: Any, images: Tensor, filters: Tensor, gradient: Tensor
 ) -> tuple[Tensor | None, Tensor]:
     """Return the gradients of images, if they are wanted, and of filters as torch has these."""
-    of_filters = filter_gradient(images, gradient, filters.shape[2], ctx.padding).movedim(-1, 2)
+    of_filters = filter_gradient(images, gradient, filters.shape[2], ctx.padding)
     if not ctx.needs_input_grad[0]:
         return None, of_filters
     return _image_gradient(gradient, filters, ctx.padding), of_filters
