@@ -1,10 +1,10 @@
 """A hundred rounds of CLoVE on a GPU: seconds, and what precision does to the outcome.
 
-    CLOVE_DATA=folder/with/fmnist python benchmarks/hundred.py [--parts fmnist ...] [--compiled]
+    CLOVE_DATA=folder/with/fmnist python benchmarks/hundred.py [--parts fmnist ...]
 
 Each figure is the time of all rounds after five of warm-up: loss vectors, clustering, training,
 averaging and test evaluation every round. Fashion-MNIST is real, data of the other shapes are made
-up (see rounds.py). Compiled steps take minutes to compile, and are measured with --compiled only.
+up (see rounds.py). Stacked ones are measured three times, of which the median counts.
 Writes benchmarks/results/hundred.csv and hundred.md; rows that are not measured again stay, with
 their dates, and `--parts` without any writes hundred.md anew from what there is.
 """
@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ from rounds import SHAPES
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 5
-PARTS = ("fmnist", "seeds", "slow", "thousand", "cifar")  # compiled steps by --compiled
+SLOW = 0.5  # seconds a round
+PARTS = ("fmnist", "seeds", "slow", "thousand", "cifar")
 FMNIST = {"dataset": "fmnist", "mixing": "label-skew-1", "algorithm": "clove", "batch_size": 64}
 
 
@@ -133,19 +135,14 @@ def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
             )
         )
     cifar = SHAPES["cifar"][0]
-    kernels = {"off": given.kernels, "on": given.compiled_kernels}
-    for c in ("off", "on"):
-        for p in ("tf32", "bf16"):
-            text = f"{cifar}, K = 3, {p}{', compiled' if c == 'on' else ''}"
-            found.append(
-                (
-                    "compiled" if c == "on" else "cifar",
-                    text,
-                    lambda p=p, c=c: made_up(
-                        "cifar", n, precision=p, compile=c, kernels=kernels[c], **gpu
-                    ),
-                )
+    for p in ("tf32", "bf16"):
+        found.append(
+            (
+                "cifar",
+                f"{cifar}, K = 3, {p}",
+                lambda p=p: made_up("cifar", n, precision=p, **gpu),
             )
+        )
     found.append(
         (
             "cifar",
@@ -163,7 +160,8 @@ def table(runs: pd.DataFrame) -> str:
     )
     lines = [
         "After five rounds of warm-up, 100 rounds, and of the slow ones a few, scaled up "
-        "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1); one run each. Made on "
+        "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1). Medians of three such "
+        "runs, with the least and the most; slow ones once. Made on "
         f"{'; '.join(made)}, by `benchmarks/hundred.py`; when, and with what commit and processor, "
         "is beside each row. Accuracy and ARI are "
         "those of the last round (Fashion-MNIST, label skew 1; mean ± std over seeds); data of the "
@@ -176,11 +174,26 @@ def table(runs: pd.DataFrame) -> str:
         real = run["part"] in ("fmnist", "seeds")
         accuracy = f"{100 * run['accuracy']:.1f} ± {100 * run['accuracy_std']:.1f}" if real else ""
         ari = f"{run['ari']:.2f}" if real else ""
+        spread = ""
+        if run["repeats"] > 1:
+            spread = f" ({1e3 * run['least']:.1f}–{1e3 * run['most']:.1f})"
         lines.append(
-            f"| {run['work']} | {1e3 * run['per_round']:.1f} | {100 * run['per_round']:.2f} | "
-            f"{accuracy} | {ari} | {in_words(run)} |"
+            f"| {run['work']} | {1e3 * run['per_round']:.1f}{spread} | "
+            f"{100 * run['per_round']:.2f} | {accuracy} | {ari} | {in_words(run)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def median(measure: Callable[[], dict[str, Any]], repeats: int) -> dict[str, Any]:
+    """Measure several times, and return what took neither longest nor shortest, with both."""
+    first = measure()
+    if first["per_round"] > SLOW:  # a few rounds are enough of these
+        repeats = 1
+    found = sorted(
+        [first, *(measure() for _ in range(repeats - 1))], key=lambda one: one["seconds"]
+    )
+    ends = {"least": found[0]["per_round"], "most": found[-1]["per_round"]}
+    return found[len(found) // 2] | ends | {"repeats": len(found)}
 
 
 def merged(known: pd.DataFrame, new: pd.DataFrame, order: list[str]) -> pd.DataFrame:
@@ -203,33 +216,22 @@ def write(new: list[dict[str, Any]], order: list[str], out: str) -> None:
     Path(f"{out}.md").write_text(table(runs), encoding="utf-8")
 
 
-def wanted(part: str, given: argparse.Namespace) -> bool:
-    """Say whether a part is to be measured: those that are named, and compiled steps if asked."""
-    if part == "compiled":
-        return bool(given.compiled)
-    return given.parts is None or part in given.parts
-
-
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words.add_argument("--device", default="auto")
     words.add_argument("--rounds", type=int, default=100)
+    words.add_argument("--repeats", type=int, default=3)
     words.add_argument("--parts", nargs="*", choices=PARTS, help="only these; none: no measuring")
-    words.add_argument("--compiled", action="store_true", help="measure compiled steps, too")
-    words.add_argument(
-        "--kernels", default="auto", help="Of the CIFAR-10 network, to save a trial."
-    )
-    words.add_argument("--compiled-kernels", default="auto")
     words.add_argument("--out", default=str(RESULTS / "hundred"))
     given = words.parse_args()
     warnings.simplefilter("ignore")  # torch's remarks on kernels, once a kernel
     known = parts(given, str(find_device(given.device)))
     order = [work for _, work, _ in known]
     for part, work, measure in known:
-        if not wanted(part, given):
+        if given.parts is not None and part not in given.parts:
             continue
         start = time.perf_counter()
-        row = {"part": part, "work": work, **measure(), **origin()}
+        row = {"part": part, "work": work, **median(measure, given.repeats), **origin()}
         row |= {"whole_seconds": time.perf_counter() - start}
         print(
             {k: row.get(k) for k in ("work", "per_round", "accuracy", "ari", "whole_seconds")},
