@@ -160,8 +160,9 @@ def table(runs: pd.DataFrame) -> str:
     )
     lines = [
         "After five rounds of warm-up, 100 rounds, and of the slow ones a few, scaled up "
-        "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1). Medians of three such "
-        "runs, with the least and the most; slow ones once. Made on "
+        "(sequential 5 or 3, 1000 clients 20, the bare loop 3 after 1). A time with a range is the "
+        "median of three such runs, with the least and the most; one without is of one run. Made "
+        "on "
         f"{'; '.join(made)}, by `benchmarks/hundred.py`; when, and with what commit and processor, "
         "is beside each row. Accuracy and ARI are "
         "those of the last round (Fashion-MNIST, label skew 1; mean ± std over seeds); data of the "

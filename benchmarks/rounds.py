@@ -139,7 +139,7 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
     some = [v for v in variants(device) if given.compile or "compile" not in v]
     for settings in track(some, description=about):
         slow = settings["engine"] == "sequential"
-        rounds = (3 if shape.clients > 500 else 6) if slow else given.rounds
+        rounds = (3 if shape.clients > 25 else 6) if slow else given.rounds
         for algorithm in ["clove"] if given.clove_only else ["clove", "fedavg"]:
             try:
                 phases, result = measured(

@@ -109,6 +109,7 @@ WALLS = {
         *("numpy", "torch", *COMMON, "clove.clustering", "clove.data", "clove.tasks"),
         # For clients that are elsewhere, where Flower is installed.
         *("flwr", "clove.trees", "clove.__version__"),
+        "triton",  # where it is installed: it comes with torch for a GPU
     },
     # Torch for local objectives, which are functions of tensors; the rest for the server's step.
     "algorithms": {

@@ -15,7 +15,8 @@ ORDER = ["first", "second", "third"]
 
 def row(work: str, per_round: float, date: str) -> dict[str, object]:
     made = {"machine": "a machine", "torch": "2", "clove": "0.1", "commit": "abc", "cpu": "Some 9"}
-    return {"part": "slow", "work": work, "per_round": per_round, **made, "date": date}
+    once = {"repeats": 1, "least": per_round, "most": per_round}
+    return {"part": "slow", "work": work, "per_round": per_round, **once, **made, "date": date}
 
 
 def test_rows_that_are_not_measured_again_stay_with_their_dates(tmp_path: Path) -> None:
@@ -43,22 +44,24 @@ def test_nothing_measured_and_nothing_there_is_said(tmp_path: Path) -> None:
         hundred.write([], ORDER, str(tmp_path / "hundred"))
 
 
-@pytest.mark.parametrize(
-    ("parts", "compiled", "measured"),
-    [
-        (None, False, {*hundred.PARTS}),
-        (None, True, {*hundred.PARTS, "compiled"}),
-        (["slow"], False, {"slow"}),
-        ([], True, {"compiled"}),
-        ([], False, set()),
-    ],
-)
-def test_compiled_steps_are_measured_where_they_are_asked_for(
-    parts: list[str] | None, compiled: bool, measured: set[str]
-) -> None:
-    given = Namespace(
-        parts=parts, compiled=compiled, rounds=1, kernels="auto", compiled_kernels="auto"
-    )
-    known = {part for part, _, _ in hundred.parts(given, "cpu")}
-    assert known == {*hundred.PARTS, "compiled"}
-    assert {part for part in known if hundred.wanted(part, given)} == measured
+def test_of_repeated_runs_the_median_counts_with_the_least_and_the_most() -> None:
+    times = iter([0.3, 0.1, 0.2])
+    found = hundred.median(lambda: timed(next(times)), 3)
+    assert found == {**timed(0.2), "least": 0.1, "most": 0.3, "repeats": 3}
+    text = hundred.table(pd.DataFrame([row("first", 0.2, "2026-01-01") | found]))
+    assert "| first | 200.0 (100.0–300.0) | 20.00 |" in text
+
+
+def test_slow_runs_are_not_repeated() -> None:
+    times = iter([0.6])
+    found = hundred.median(lambda: timed(next(times)), 3)
+    assert (found["per_round"], found["repeats"]) == (0.6, 1)
+
+
+def timed(per_round: float) -> dict[str, float]:
+    return {"seconds": 100 * per_round, "per_round": per_round}
+
+
+def test_every_part_is_measured() -> None:
+    known = {part for part, _, _ in hundred.parts(Namespace(rounds=1), "cpu")}
+    assert known == {*hundred.PARTS}
