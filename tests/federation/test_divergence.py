@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,15 @@ def test_a_client_that_diverges_keeps_what_it_had(engine_type):
         engine.answer(Train(models_for(engine), START, COHORT, SGD, keep="own", assigns=True))
     np.testing.assert_array_equal(engine.memory.has("own", COHORT), OTHERS)
     np.testing.assert_array_equal(engine.answer(Recall(COHORT)).models, [1, -1, 0, 1])
+
+
+@pytest.mark.parametrize("reduce", [None, START], ids=["by client", "by group"])
+def test_a_client_that_diverges_keeps_the_momentum_it_had(engine_type, reduce):
+    engine = make(engine_type, [2])
+    training = replace(SGD, momentum=0.9, keep_momentum=True)
+    with pytest.warns(CloveWarning, match="client 2;"):
+        engine.answer(Train(models_for(engine), START, COHORT, training, reduce=reduce))
+    np.testing.assert_array_equal(engine.memory.has("momentum of batches", COHORT), OTHERS)
 
 
 def test_every_client_that_diverges_is_named(engine_type):

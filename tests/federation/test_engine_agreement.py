@@ -51,6 +51,9 @@ OPTIMIZERS = {
     "adamw": LocalTraining("adamw", 0.01, batch_size=8, weight_decay=0.1),
     "sgd": SGD,
     "sgd with momentum": replace(SGD, momentum=0.9, weight_decay=0.01),
+    "sgd with momentum that is kept": replace(
+        SGD, momentum=0.9, keep_momentum=True, learning_rate_decay=0.5
+    ),
     "several epochs": replace(TRAINING, epochs=3),
     "whole batches": replace(TRAINING, batch_size=100),
     "lone samples": replace(SGD, batch_size=1),

@@ -49,6 +49,17 @@ def test_engines_agree_with_each_other_and_with_the_cpu(name):
         assert_same_models(models, expected)
 
 
+@pytest.mark.parametrize("sizes", [[16] * 5, [7, 20, 3, 16, 17]])
+def test_momentum_is_kept_and_the_rate_falls_in_captured_steps(sizes):
+    task, shape, classes = WORLDS["cnn"]
+    clients = some_clients(sizes, shape, classes)
+    kept = replace(SGD, momentum=0.9, keep_momentum=True, learning_rate_decay=0.5)
+    expected = train_rounds(Sequential(clients, task, dtype=torch.float64), kept, rounds=4)
+    engine = Vectorized(clients, task, device="cuda", dtype=torch.float64)
+    assert_same_models(train_rounds(engine, kept, rounds=4), expected)
+    assert len(engine._trainings) == 1, "rounds share their captured steps"
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["cnn", "cnn with batch norm"])
 def test_client_by_client_on_streams_gives_the_same(name, compiled):

@@ -37,7 +37,7 @@ def test_each_moves_as_torchs_class_does_and_starts_anew_when_reset(
     theirs = [t.clone().requires_grad_() for t in own]
     optimizer = Optimizer(own, LocalTraining(name, 0.1, **options))
     for start in range(2):
-        optimizer.reset()
+        optimizer.begin(start + 1)
         reference = CLASSES[name](theirs, lr=0.1, **{"weight_decay": 0.0, **options})
         for step in range(4):
             gradients = tensors(10 * start + step)
@@ -45,6 +45,27 @@ def test_each_moves_as_torchs_class_does_and_starts_anew_when_reset(
             for tensor, gradient in zip(theirs, gradients, strict=True):
                 tensor.grad = gradient.clone()
             reference.step()
+    for mine, other in zip(own, theirs, strict=True):
+        torch.testing.assert_close(mine, other.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_momentum_that_is_kept_goes_on_and_the_rate_falls_from_round_to_round() -> None:
+    training = LocalTraining("sgd", 0.1, momentum=0.9, learning_rate_decay=0.5, keep_momentum=True)
+    own = tensors()
+    theirs = [t.clone().requires_grad_() for t in own]
+    reference = torch.optim.SGD(theirs, lr=0.1, momentum=0.9)
+    kept = None
+    for number in range(1, 4):
+        optimizer = Optimizer(own, training)
+        optimizer.begin(number, kept)
+        reference.param_groups[0]["lr"] = 0.1 * 0.5 ** (number - 1)
+        for step in range(2):
+            gradients = tensors(10 * number + step)
+            optimizer.step(gradients)
+            for tensor, gradient in zip(theirs, gradients, strict=True):
+                tensor.grad = gradient.clone()
+            reference.step()
+        kept = [t.clone() for t in optimizer.momentum]
     for mine, other in zip(own, theirs, strict=True):
         torch.testing.assert_close(mine, other.detach(), rtol=1e-12, atol=1e-12)
 

@@ -17,6 +17,11 @@ from clove.runs.loop import Progress
 from clove.runs.settings import write_settings
 from tests.runs.small import QUICK, TINY, MyNet, lasting, own_clients, records
 
+MOMENTUM_KEPT = {
+    **{"optimizer": "sgd", "momentum": 0.9, "keep_momentum": True},
+    **{"learning_rate": 0.1, "learning_rate_decay": 0.9},
+}
+
 
 class Killed(BaseException):
     """Stands in for the end of the process."""
@@ -55,6 +60,7 @@ def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         {"algorithm": "local", "participation": 0.6},
         {"algorithm": "cfl-s", "eps2": 0.1, "participation": 0.6},
         {"algorithm": "cfl-s", "eps2": 0.1, "indices": "as-published"},
+        {"algorithm": "cfl-s", "participation": 0.6, **MOMENTUM_KEPT},
         {"algorithm": "fesem", "participation": 0.6},
         {"algorithm": "flexcfl", "participation": 0.6},
         {"algorithm": "fedproto", "participation": 0.6},

@@ -95,6 +95,10 @@ def test_every_general_setting_stands_in_one_section() -> None:
         ({"learning_rate": math.inf}, "learning_rate must be a finite number, not inf"),
         ({"batch_size": 0}, "batch_size must be above zero"),
         ({"local_epochs": 0}, "local_epochs must be above zero"),
+        ({"learning_rate_decay": 0.0}, "learning_rate_decay must be in"),
+        ({"learning_rate_decay": 1.1}, "learning_rate_decay must be in"),
+        ({"keep_momentum": True}, "keep_momentum is for SGD with momentum"),
+        ({"keep_momentum": True, "optimizer": "sgd"}, "keep_momentum is for SGD with momentum"),
     ],
 )
 def test_a_wrong_setting_is_named(names: dict[str, Any], message: str) -> None:

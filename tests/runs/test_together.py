@@ -56,6 +56,10 @@ CASES: dict[str, dict[str, Any]] = {
     "k-fed": {"algorithm": "k-fed", "local_clusters": 2},
     "fedgwc": {"algorithm": "fedgwc", "tolerance": 1e-3},
     "ifca, momentum": {"algorithm": "ifca", "optimizer": "sgd", "momentum": 0.5},
+    "momentum is kept": {
+        **{"algorithm": "fedavg", "optimizer": "sgd", "momentum": 0.5, "participation": 0.6},
+        **{"keep_momentum": True, "learning_rate_decay": 0.9},
+    },
 }
 
 

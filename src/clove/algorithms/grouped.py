@@ -49,6 +49,11 @@ def train_groups(
     With `stable_rounds` the clients note the assignment and report whether it is stable.
     """
     ask = Train if averaging.what == "models" else Gradients
+    if ask is Gradients and (training.learning_rate_decay != 1 or training.keep_momentum):
+        raise CloveError(
+            "learning_rate_decay and keep_momentum are for local training: with "
+            "averaging=gradients clients take no steps"
+        )
     trained: Trained = yield ask(
         models=models,
         start=start,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 def evaluate_adapted(engine: Simulation, question: Evaluate, pool: Pool) -> Callable[[], Scores]:
     """Let clients prepare, adapt, and predict as the question says; measure what comes of it."""
     clients, (there, index) = question.clients, _models_of(engine, question)
+    adapt = replace(question.adapt or LocalTraining(), keep_momentum=False)  # it is of a copy
     asked = Train(
         question.models,
         index,
         clients,
-        question.adapt or LocalTraining(),
+        adapt,
         extras=question.extras,
         reads=question.reads,
         prepare=question.prepare,

@@ -30,10 +30,11 @@ class Gathered:
         self._losses: list[Tensor] = []
         self._part: Part | None = "all"
         self._keep: str | None = None
-        self._reports = False
+        self._reports = self._keeps_momentum = False
         if isinstance(question, Train):
             self._part, self._keep = question.sent_part, question.keep
             self._reports = question.report_losses
+            self._keeps_momentum = question.training.keep_momentum
         self._sums = None if question.reduce is None else GroupSums(_group_count(question.reduce))
         self._unsettled: Callable[[], None] | None = None
 
@@ -45,7 +46,7 @@ class Gathered:
         """
         self._settle()
         finite = stacks.finite_rows(updated.models)
-        if self._sums is None or self._keep is not None:
+        if self._sums is None or self._keep is not None or self._keeps_momentum:
             self._take(*self._finite(places, updated, finite()))
             return
         before = self._sums.copy()
@@ -57,6 +58,9 @@ class Gathered:
         self._note(places, updated)
         if self._keep is not None:
             self.federation.memory.keep(self._keep, self.question.clients[places], updated.models)
+        if updated.momentum is not None:
+            name = self.question.training.momentum_name
+            self.federation.memory.keep(name, self.question.clients[places], updated.momentum)
         if self._sums is not None:
             self._add_to(self._sums, places, updated.models)
         elif self._part is not None:
@@ -109,9 +113,7 @@ class Gathered:
             CloveWarning,
             stacklevel=2,
         )
-        rows = np.flatnonzero(finite)
-        losses = None if updated.losses is None else updated.losses[rows]
-        return Updated(stacks.pick(updated.models, rows), losses), places[finite]
+        return updated.pick(np.flatnonzero(finite)), places[finite]
 
     def answer(self) -> Trained:
         """Return the answer, the clients in the order they were asked in."""

@@ -116,3 +116,11 @@ def check_training(training: LocalTraining) -> None:
     for name, value in (local | {"local_epochs": training.epochs}).items():
         if value <= 0:
             raise CloveError(f"{name} must be above zero, not {value}")
+    if not 0 < training.learning_rate_decay <= 1:
+        raise CloveError(
+            f"learning_rate_decay must be in (0, 1], not {training.learning_rate_decay}"
+        )
+    if training.keep_momentum and (training.optimizer != "sgd" or not training.momentum):
+        raise CloveError(
+            "keep_momentum is for SGD with momentum: set optimizer=sgd and a momentum above zero"
+        )

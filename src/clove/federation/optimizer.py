@@ -1,9 +1,9 @@
 """The optimisers clients train with, over a stack of clients or a single one.
 
 Torch's own update rules, called as functions on tensors that stay where they are: so a step can be
-captured once and replayed, can act on the first rows of a stack only, and starts fresh every round
-by setting its state to nought. (Torch's optimiser classes can do none of these, and the first one
-made loads torch's compiler, which takes seconds.)
+captured once and replayed, can act on the first rows of a stack only, and begins every round with
+what clients kept, or with noughts. (Torch's optimiser classes can do none of these, and the first
+one made loads torch's compiler, which takes seconds.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
 class Optimizer:
-    """Moves tensors along gradients; every round starts with an empty state.
+    """Moves tensors along gradients, from `begin` on, of which every round has one.
 
     All rules act on each number by itself, so a stack of clients needs only one optimiser.
     """
@@ -36,15 +36,28 @@ class Optimizer:
         self._moments = [[torch.zeros_like(t) for t in self.tensors] for _ in range(count)]
         # The number of steps lives on the device, where a captured step can count it up.
         self._steps = [torch.zeros((), device=t.device) for t in self.tensors]
+        self._rate: float | Tensor = training.learning_rate
+        if training.learning_rate_decay != 1 and self.tensors[0].is_cuda:
+            # A captured step reads it from the device, where it can change from round to round.
+            self._rate = torch.tensor(training.learning_rate, device=self.tensors[0].device)
 
     @property
     def state(self) -> list[Tensor]:
         """All tensors that a step changes beside those it moves."""
         return [t for tensors in (*self._moments, self._steps) for t in tensors]
 
-    def reset(self) -> None:
-        """Forget everything, as at the start of a round."""
+    @property
+    def momentum(self) -> list[Tensor]:
+        """What SGD remembers of earlier gradients, a tensor for each that it moves."""
+        return self._moments[0]
+
+    def begin(self, round: int, momentum: Sequence[Tensor] | None = None) -> None:
+        """Forget everything but this momentum, and take the learning rate of this round."""
         torch._foreach_zero_(self.state)
+        if momentum is not None:
+            torch._foreach_copy_(self.momentum, list(momentum))
+        rate = self.training.rate(round)
+        self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], rows: int | None = None) -> None:
@@ -66,7 +79,7 @@ class Optimizer:
             list(moments[0]) if moments else [None] * len(tensors),
             weight_decay=self.training.weight_decay,
             momentum=self.training.momentum,
-            lr=self.training.learning_rate,
+            lr=self._rate,  # type: ignore[arg-type]  # of the fused rule it may be a tensor, too
             dampening=0.0,
             nesterov=False,
             maximize=False,
@@ -85,7 +98,7 @@ class Optimizer:
             self._steps,
             beta1=0.9,
             beta2=0.999,
-            lr=self.training.learning_rate,
+            lr=self._rate,
             weight_decay=self.training.weight_decay,
             eps=1e-8,
             amsgrad=False,

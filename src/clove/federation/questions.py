@@ -66,6 +66,10 @@ class LocalTraining:
 
     `steps` is the most steps it makes, however many its passes have (0: all of them). So exactly n
     steps, whatever a client's size, are `epochs=n, steps=n`.
+
+    From round to round the learning rate is multiplied by `learning_rate_decay`. A client begins
+    every round with an optimiser that remembers nothing; with `keep_momentum` that of SGD goes on
+    where the client's last round left it.
     """
 
     optimizer: str = "adam"
@@ -76,6 +80,17 @@ class LocalTraining:
     weight_decay: float = 0.0
     purpose: str = "batches"  # which named random stream orders the samples
     steps: int = 0
+    learning_rate_decay: float = 1.0
+    keep_momentum: bool = False
+
+    @property
+    def momentum_name(self) -> str:
+        """The name under which clients keep their momentum: each kind of training has its own."""
+        return f"momentum of {self.purpose}"
+
+    def rate(self, round: int) -> float:
+        """Return the learning rate of a round (from 1)."""
+        return float(self.learning_rate * self.learning_rate_decay ** max(round - 1, 0))
 
 
 @dataclass(frozen=True)
@@ -185,6 +200,11 @@ class Train:
     report_losses: bool = False
 
     @property
+    def is_remembered(self) -> bool:
+        """Whether the client remembers anything of it beyond the round."""
+        return self.assigns or self.keep is not None or self.training.keep_momentum
+
+    @property
     def sent_part(self) -> Part | None:
         """Which part the client sends; None: nothing."""
         if self.send is None:
@@ -208,6 +228,11 @@ class Gradients:
     reduce: Indices | None = None
     assigns: bool = False
     stable_rounds: int = 0
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the client remembers anything of it beyond the round."""
+        return self.assigns
 
 
 @dataclass(frozen=True)

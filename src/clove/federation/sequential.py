@@ -48,9 +48,11 @@ class Sequential(Simulation):
     def train_group(self, work: Work) -> Updated:
         """Train the clients of a group in turn."""
         found = [self._train_client(work, place) for place in range(len(work.clients))]
-        losses = [torch.stack(one)[None] for _, one in found] if work.reports else []
+        losses = [torch.stack(one)[None] for _, one, _ in found] if work.reports else []
         return Updated(
-            stacks.stack([model for model, _ in found]), joined_losses(losses) if losses else None
+            stacks.stack([model for model, _, _ in found]),
+            joined_losses(losses) if losses else None,
+            work.momentum and stacks.stack([momentum for _, _, momentum in found]),
         )
 
     def gradient_group(self, work: Work) -> Updated:
@@ -63,12 +65,14 @@ class Sequential(Simulation):
         """Let dropout draw for this client as it would if the client were alone."""
         return self.draws(int(self.numbers[work.clients[place]]))
 
-    def _train_client(self, work: Work, place: int) -> tuple[Parameters, list[Tensor]]:
+    def _train_client(self, work: Work, place: int) -> tuple[Parameters, list[Tensor], Parameters]:
+        """Return the trained model, the loss of every step, and the momentum if it is kept."""
         assert isinstance(work.question, Train)
         project, losses = work.question.project, []
         start, state, own = self._begin(work, place)
         moving = {name: p.detach() for name, p in own.items()}
         optimizer = Optimizer(moving.values(), work.question.training)
+        optimizer.begin(self.round, work.momentum_of(place))
         with self._own_draws(work, place):
             for loss, _ in self._losses_of_steps(work, place, state, own):
                 optimizer.step(list(gradients_of(loss, own).values()))
@@ -76,7 +80,9 @@ class Sequential(Simulation):
                     moving[name].copy_(moved)
                 losses.append(loss.detach())
         state = {name: t.detach() for name, t in state.items()}
-        return {n: state[n] if n in work.changing else t for n, t in start.items()}, losses
+        trained = {n: state[n] if n in work.changing else t for n, t in start.items()}
+        kept = {} if work.momentum is None else dict(zip(own, optimizer.momentum, strict=True))
+        return trained, losses, kept
 
     def _client_gradient(self, work: Work, place: int) -> Parameters:
         _, state, own = self._begin(work, place)

@@ -419,7 +419,17 @@ class Simulation(ABC):
             changing=frozenset(changing),
             told=told,
             first_time=first_time,
+            momentum=self._momentum(question, clients, {name: starts[name] for name in trained}),
         )
+
+    def _momentum(
+        self, question: Train | Gradients, clients: Indices, trained: Parameters
+    ) -> Parameters | None:
+        """Return the momentum of clients that keep theirs: noughts at first."""
+        if isinstance(question, Gradients) or not question.training.keep_momentum:
+            return None
+        none_yet = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
+        return self.own(Kept(question.training.momentum_name), clients, none_yet)
 
     def _starts(self, question: Train | Gradients, places: Indices) -> Parameters:
         models = question.models

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 MOST_GRAPHS = 16
+MOMENTUM = "momentum of "
 
 
 class GroupTraining:
@@ -69,7 +70,8 @@ class GroupTraining:
         active = [int(np.sum(steps > step)) for step in range(int(steps.max()) + 1)]
         plan = [work.plans.stacked(order[: self._rows(n)], at) for at, n in enumerate(active[:-1])]
         indices = [upload(rows, self.index.device) for rows, _ in plan]
-        result = {name: torch.empty_like(t) for name, t in self.stack.items()}
+        moving = self._moving(work)
+        result = {name: torch.empty_like(t) for name, t in moving.items()}
         losses = None
         if work.reports:
             losses = self.losses.new_full((self.clients, len(plan)), torch.nan)
@@ -79,12 +81,20 @@ class GroupTraining:
             if losses is not None:
                 losses[: active[at], at] = self.losses[: active[at]]
             if active[at + 1] < active[at]:  # these are done: later steps may run over their rows
-                for name, tensor in self.stack.items():
+                for name, tensor in moving.items():
                     done = slice(active[at + 1], active[at])
                     result[name][done] = tensor[done]
         back = upload(np.argsort(order), self.index.device)
-        trained = {name: t[back] for name, t in result.items()}
-        return Updated(trained, None if losses is None else losses[back])
+        trained = {name: result[name][back] for name in self.stack}
+        kept = {name: result[MOMENTUM + name][back] for name in self.trained if work.momentum}
+        return Updated(trained, None if losses is None else losses[back], kept or None)
+
+    def _moving(self, work: Work) -> dict[str, Tensor]:
+        """Return the tensors of which something is kept: parameters, and momentum if it is."""
+        if work.momentum is None:
+            return self.stack
+        kept = zip(self.trained, self.optimizer.momentum, strict=True)
+        return self.stack | {MOMENTUM + name: tensor for name, tensor in kept}
 
     def _begin(self, work: Work, order: Indices) -> None:
         where = upload(order, self.index.device)
@@ -97,7 +107,7 @@ class GroupTraining:
             new = told.by_name()
             for name, tensor in self.told.by_name().items():
                 tensor.copy_(new[name])
-        self.optimizer.reset()
+        self.optimizer.begin(self.engine.round, work.momentum_of(where))
 
     def _rows(self, active: int) -> int:
         """Return how many rows a step of so many clients runs on.

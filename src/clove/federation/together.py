@@ -166,11 +166,13 @@ def _halved(lead: Vectorized, parts: list[Part]) -> list[list[Part]]:
 
 def _merged(works: Sequence[Work]) -> Work:
     told = [work.told.rows_of_shared(len(work.clients)) for work in works]
+    momenta = [work.momentum for work in works if work.momentum is not None]
     return replace(
         works[0],
         clients=np.concatenate([work.clients for work in works]),
         starts=stacks.concatenate([work.starts for work in works]),
         plans=joined([work.plans for work in works]),
+        momentum=stacks.concatenate(momenta) if momenta else None,
         told=Told(
             extras=stacks.concatenate([one.extras for one in told]),
             sent=stacks.concatenate([one.sent for one in told]),
@@ -183,10 +185,4 @@ def _merged(works: Sequence[Work]) -> Work:
 
 def _split(updated: Updated, works: Sequence[Work]) -> list[Updated]:
     ends = np.cumsum([len(work.clients) for work in works])
-    return [
-        Updated(
-            {name: t[start:end] for name, t in updated.models.items()},
-            None if updated.losses is None else updated.losses[start:end],
-        )
-        for start, end in pairwise([0, *ends])
-    ]
+    return [updated.pick(slice(start, end)) for start, end in pairwise([0, *ends])]

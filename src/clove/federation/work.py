@@ -71,7 +71,7 @@ class Work:
     """A group of clients to train: where each starts, and its batches step by step.
 
     `trained` are the entries that the optimiser moves; `changing` those that may change at all,
-    running statistics included.
+    running statistics included. `momentum` is what clients that keep theirs begin with.
     """
 
     clients: Indices
@@ -82,12 +82,19 @@ class Work:
     changing: frozenset[str]
     told: Told = field(default_factory=Told)
     first_time: Flags | None = None  # who has not trained this before, where that matters
+    momentum: Parameters | None = None
 
     @property
     def reports(self) -> bool:
         """Whether anybody wants to know the loss of every step."""
         question = self.question
         return isinstance(question, Train) and (question.report_losses or bool(question.settle))
+
+    def momentum_of(self, place: int | Tensor) -> list[Tensor] | None:
+        """Return the momentum that the client at a place begins with, or those at several."""
+        if self.momentum is None:
+            return None
+        return [self.momentum[name][place] for name in self.trained]
 
     def pick(self, places: Indices, plans: Plans) -> Work:
         """Return the work of some of the clients, with these plans."""
@@ -97,15 +104,32 @@ class Work:
             starts=stacks.pick(self.starts, places),
             told=self.told.pick(places),
             plans=plans,
+            momentum=None if self.momentum is None else stacks.pick(self.momentum, places),
         )
 
 
 @dataclass(frozen=True)
 class Updated:
-    """What came of a group's work: parameters, and where asked for the losses of every step."""
+    """What came of a group's work: parameters, and where asked for the losses of every step.
+
+    `momentum` is what clients keep theirs with.
+    """
 
     models: Parameters
     losses: Tensor | None = None  # [clients, steps], NaN beyond a client's last step
+    momentum: Parameters | None = None
+
+    def pick(self, rows: Indices | slice) -> Updated:
+        """Return what came of some of the clients."""
+
+        def part(stack: Parameters) -> Parameters:
+            return {name: tensor[rows] for name, tensor in stack.items()}
+
+        return Updated(
+            part(self.models),
+            None if self.losses is None else self.losses[rows],
+            None if self.momentum is None else part(self.momentum),
+        )
 
 
 def joined_losses(parts: list[Tensor]) -> Tensor:

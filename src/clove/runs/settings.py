@@ -58,6 +58,8 @@ class Settings:
     local_epochs: int = 1
     momentum: float = 0.0
     weight_decay: float = 0.0
+    learning_rate_decay: float = 1.0
+    keep_momentum: bool = False
     participation: float = 1.0
     stragglers: float = 0.0
     evaluate_every: int = 1
@@ -108,6 +110,8 @@ class Settings:
             self.local_epochs,
             self.momentum,
             self.weight_decay,
+            learning_rate_decay=self.learning_rate_decay,
+            keep_momentum=self.keep_momentum,
         )
 
     def flat(self) -> dict[str, Any]:
@@ -131,7 +135,7 @@ SECTIONS = {
     ),
     "training": (
         *("optimizer", "learning_rate", "batch_size", "local_epochs"),
-        *("momentum", "weight_decay"),
+        *("momentum", "weight_decay", "learning_rate_decay", "keep_momentum"),
     ),
     "federation": ("participation", "stragglers"),
     "machine": (

@@ -36,6 +36,10 @@ CASES: dict[str, dict[str, Any]] = {
     "fedprox": {"algorithm": "fedprox", "rounds": 2},
     "per-fedavg": {"algorithm": "per-fedavg", "rounds": 2},
     "cfl-s": {"algorithm": "cfl-s", "eps1": 10.0, "eps2": 0.1, "participation": 0.6},
+    "cfl-s, momentum is kept": {
+        **{"algorithm": "cfl-s", "optimizer": "sgd", "momentum": 0.9, "keep_momentum": True},
+        **{"learning_rate": 0.1, "learning_rate_decay": 0.9, "participation": 0.6},
+    },
     "fesem": {"algorithm": "fesem", "participation": 0.6},
     "flexcfl": {"algorithm": "flexcfl", "pretraining_steps": 5, "participation": 0.6},
     "fedproto": {"algorithm": "fedproto", "rounds": 2},

@@ -214,9 +214,7 @@ class FlowerFederation:
                 f"round {self.round}: {self._who(client)} has lost what it kept of this run, its "
                 "assignments or a model of its own, and begins anew (is its state-dir still there?)"
             )
-        if isinstance(question, Train | Gradients) and (
-            question.assigns or getattr(question, "keep", None) is not None
-        ):
+        if isinstance(question, Train | Gradients) and question.is_remembered:
             self.heard[client] = self._header(client).moment
 
     def _read(self, question: Question, place: int, reply: Reply) -> tuple[Answer | None, int]:
