@@ -26,6 +26,7 @@ from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
+from clove.federation.fit import check_fit
 from clove.federation.gathered import Gathered
 from clove.federation.heads import find_head, part_names
 from clove.federation.initial import seeded_model
@@ -105,102 +106,8 @@ class Simulation(ABC):
         self.ledger = Ledger()
         self.round = 0
         self._asked = 0
-        self._check()
-
-    def _check(self) -> None:
-        if self.task.target == "y" and self.train_pool.y is None:
-            raise CloveError(
-                f"task {self.task.name!r} needs labels, but the clients have none; "
-                "use clove.reconstruction for unsupervised data"
-            )
-        lone = np.flatnonzero(self.train_pool.sizes < 2)
-        if self.normalises and len(lone):
-            raise CloveError(
-                f"client {self.numbers[lone[0]]} has a single training sample, but the network's "
-                "batch normalisation needs at least two; drop that client or the layer"
-            )
-        self._refuse_ties()
-        self._try_network()
-
-    def _refuse_ties(self) -> None:
-        """Refuse one parameter or one running statistic under two names."""
-        known: dict[Tensor, str] = {}
-        kinds = self.network.named_parameters, self.network.named_buffers
-        for name, tensor in [one for kind in kinds for one in kind(remove_duplicate=False)]:
-            if known.setdefault(tensor, name) != name:
-                raise CloveError(
-                    f"the network has {known[tensor]!r} and {name!r}, which are one tensor under "
-                    "two names (tied weights, or a layer used twice) and cannot be averaged; "
-                    "register it once and use it twice in forward"
-                )
-
-    def _try_network(self) -> None:
-        """Run two samples through the network, so that a misfit is said before any round."""
-        rows = torch.arange(min(2, len(self.train_pool.x)), device=self.device)
-        batch = self.batch(rows, torch.ones(len(rows)), self.train_pool)
-        before = batch.x.clone()
-        try:
-            with torch.no_grad():
-                outputs = self.network.eval()(batch.x)
-        except Exception as error:
-            if not batch.x.is_floating_point():
-                raise CloveError(
-                    "the network cannot take whole numbers: convert the features to float32 "
-                    "(images of bytes: divide them by 255)"
-                ) from error
-            raise CloveError(
-                f"the network cannot take samples of shape {tuple(batch.x.shape[1:])}: {error}"
-            ) from error
-        self.writes_on_input = not torch.equal(batch.x, before)
-        batch = replace(batch, x=before)
-        self._output_size = int(outputs.shape[-1]) if outputs.dim() else 1
-        if self.task.correct is not None:
-            for pool in (self.train_pool, self.test_pool):
-                self._check_labels(pool, outputs.shape[-1])
-        self._try_loss(outputs, batch)
-
-    def _try_loss(self, outputs: Tensor, batch: Batch) -> None:
-        """Take the loss of a few samples, so that one of the user's own fails before any round."""
-        try:
-            losses = self.task.loss(outputs, batch.y)
-        except CloveError:
-            raise
-        except Exception as error:
-            raise CloveError(
-                f"the loss cannot be taken of outputs of shape {tuple(outputs.shape)} and targets "
-                f"of shape {tuple(batch.y.shape)}: {type(error).__name__}: {error}"
-            ) from error
-        shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        if shape != (len(batch.y),):
-            raise CloveError(
-                f"the loss must give one number for each of {len(batch.y)} samples, shape "
-                f"({len(batch.y)},), but gives {shape}: with torch's losses use reduction='none'"
-            )
-
-    def _check_labels(self, pool: Pool, logits: int) -> None:
-        """Refuse labels that are no outputs of the network, and name the first client with some."""
-        labels = pool.y
-        if labels is None:
-            return
-        low, high = labels.min().item(), labels.max().item()
-        if not labels.is_floating_point() and low >= 0 and high < logits:
-            return
-        if labels.is_floating_point():
-            raise CloveError(
-                "labels are floating-point numbers, but classification needs whole ones: convert "
-                "them with .astype(int), or use regression"
-            )
-        if logits < 2:
-            raise CloveError("the network has one output, but classification needs one a class")
-        wrong = (labels < 0) | (labels >= logits) | (labels != labels.floor())
-        first = int(wrong.reshape(len(wrong), -1).any(1).nonzero()[0]) if wrong.any() else 0
-        client = int(np.searchsorted(pool.offsets, first, side="right")) - 1
-        name = "" if self.names[client] is None else f" ({self.names[client]})"
-        raise CloveError(
-            f"labels run from {low} to {high}, but the network has {logits} outputs; "
-            f"classification needs whole labels 0 to {logits - 1}: see client "
-            f"{self.numbers[client]}{name}"
-        )
+        tried = check_fit(self)
+        self.writes_on_input, self._output_size = tried.writes_on_input, tried.output_size
 
     # ------------------------------------------------------------------ what an engine provides
 
