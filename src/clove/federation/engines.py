@@ -33,6 +33,8 @@ ENGINES = ("auto", "sequential", "vectorized")
 COMPILE = ("auto", "on", "off")
 TRIAL_STEPS = 2
 TRIAL_MODELS = 5
+TRIAL_REPEATS = (2, 6)  # the least, and the most where they take no longer than this together:
+TRIAL_SECONDS = 0.2
 SEQUENTIAL_CLIENTS = 2
 CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
@@ -408,9 +410,11 @@ def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: in
 
 
 def _seconds_of(engine: Simulation, do: Callable[[], object]) -> float:
+    """Return the least time of a few repeats: the shorter, the more it varies, and the more."""
     do()  # warm up: the first call pays for allocations and kernel choice
-    seconds = []
-    for _ in range(2):
+    seconds: list[float] = []
+    least, most = TRIAL_REPEATS
+    while len(seconds) < least or (len(seconds) < most and sum(seconds) < TRIAL_SECONDS):
         _wait(engine)
         start = time.perf_counter()
         do()

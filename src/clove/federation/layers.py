@@ -147,12 +147,10 @@ class Linear(Layer):
             return Spread(_split(y, -1, weight.shape[:2]).movedim(-2, 1), 1)
         inputs = x.front()
         between = inputs.shape[1:-1]
-        inputs = inputs.flatten(1, -2)
-        if bias is None:
-            y = torch.bmm(inputs, weight.mT)
-        else:
-            y = torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT)
-        return Spread(_split(y, 1, between), 0)
+        # The matrices come first: so their gradients are laid out as they are, and need no copy.
+        inputs = inputs.flatten(1, -2).mT
+        y = weight @ inputs if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, inputs)
+        return Spread(_split(y.mT, 1, between), 0)
 
 
 class Convolution(ImageLayer):

@@ -21,7 +21,9 @@ Indices = NDArray[np.int64]
 
 
 def stack(models: Sequence[Parameters]) -> dict[str, Tensor]:
-    """Stack single models (tensors without a model axis) into one."""
+    """Stack single models (tensors without a model axis) into one; one alone is not copied."""
+    if len(models) == 1:
+        return {name: tensor.unsqueeze(0) for name, tensor in models[0].items()}
     return {name: torch.stack([model[name] for model in models]) for name in models[0]}
 
 
@@ -153,39 +155,50 @@ def _device(models: Parameters) -> torch.device:
 class GroupSums:
     """Weighted sums of models per group, added up stack by stack.
 
-    So the average of a thousand clients never needs a thousand models in memory. Sums are one
-    matrix for each type of number: a few large operations instead of many small ones.
+    So the average of a thousand clients never needs a thousand models in memory. What a stack adds
+    to is one matrix for each type of number: a few large operations instead of many small ones,
+    on the groups alone that are in the stack.
     """
 
     def __init__(self, groups: int) -> None:
         self.weights = np.zeros(groups)
         self._like: Parameters = {}  # a model, for names, shapes and types
-        self._sums: dict[torch.dtype, Tensor] = {}
+        self._sums: dict[torch.dtype, dict[int, Tensor]] = {}
 
     def copy(self) -> GroupSums:
         """Return the sums as they are now, whatever is added later."""
         same = GroupSums(0)
-        same.weights, same._sums, same._like = self.weights.copy(), dict(self._sums), self._like
+        same.weights, same._sums, same._like = self.weights.copy(), self._copied(), self._like
         return same
+
+    def _copied(self) -> dict[torch.dtype, dict[int, Tensor]]:
+        """Return the sums, to be added to: the tensors themselves never change."""
+        return {kind: dict(sums) for kind, sums in self._sums.items()}
 
     def add(self, models: Parameters, groups: Indices, weights: NDArray[np.float64]) -> None:
         """Add each model, times its weight, to its group."""
-        table = np.zeros((len(self.weights), len(groups)))
-        table[groups, np.arange(len(groups))] = weights
-        sums = dict(self._sums)
-        for kind, total in _weighted_sums(models, table).items():
-            sums[kind] = sums[kind] + total if kind in sums else total
+        met, rows = np.unique(groups, return_inverse=True)
+        table = np.zeros((len(met), len(groups)))
+        table[rows, np.arange(len(groups))] = weights
+        sums, more = self._copied(), self.weights.copy()
+        for kind, totals in _weighted_sums(models, table).items():
+            so_far = sums.setdefault(kind, {})
+            for group, total in zip(met.tolist(), totals, strict=True):
+                so_far[group] = so_far[group] + total if group in so_far else total
+        more[met] += table.sum(1)
         # All at the end: where memory runs out on the way, nothing has been added.
-        self.weights, self._sums = self.weights + table.sum(1), sums
+        self.weights, self._sums = more, sums
         self._like = {name: tensor[:1] for name, tensor in models.items()}
 
     def means(self) -> dict[str, Tensor]:
         """Return the weighted mean of each group; a group of no weight comes out as zeros."""
         device = _device(self._like)
         safe = upload(np.where(self.weights > 0, self.weights, 1.0)[:, None], device)
-        means = {
-            kind: _rounded(kind, total / safe.to(total.dtype)) for kind, total in self._sums.items()
-        }
+        means = {}
+        for kind, sums in self._sums.items():
+            nothing = torch.zeros_like(next(iter(sums.values())))
+            total = torch.stack([sums.get(g, nothing) for g in range(len(self.weights))])
+            means[kind] = _rounded(kind, total.div_(safe.to(total.dtype)))
         return _unflat(means, self._like)
 
 
