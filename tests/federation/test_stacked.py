@@ -12,8 +12,10 @@ from torch.func import functional_call, vmap
 from clove.federation.layers import (
     KERNELS,
     TILED,
+    LargestOfFour,
     Other,
     PooledConvolution,
+    channels_last,
     largest_of_four,
 )
 from clove.federation.norm import taped
@@ -133,3 +135,28 @@ def test_the_largest_of_four_is_what_torch_pools(shape: tuple[int, ...]) -> None
     assert torch.equal(largest_of_four(x), nn.functional.max_pool2d(x, 2))
     x[0, 0, 1, 1] = torch.nan
     assert torch.isnan(largest_of_four(x)[0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("side", [6, 7])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_gradients_of_pooling_lie_as_the_images_do_and_go_to_the_first_of_equals(
+    channels: int, side: int
+) -> None:
+    torch.manual_seed(0)
+    x = torch.randint(0, 3, (4, side, side, channels)).double().movedim(-1, 1).requires_grad_()
+    found, expected = LargestOfFour.apply(x), nn.functional.max_pool2d(x, 2)
+    assert torch.equal(found, expected)
+    given = torch.randn_like(expected)
+    (gradient,) = torch.autograd.grad(found, x, given)
+    assert torch.equal(gradient, torch.autograd.grad(expected, x, given)[0])
+    assert gradient.stride() == x.stride()
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_images_with_channels_last_are_convolved_into_such(channels: int) -> None:
+    x = torch.randn(3, channels, 8, 8)
+    laid = channels_last(x)
+    assert torch.equal(laid, x)
+    convolution = nn.Conv2d(channels, 4, 3)
+    assert convolution(laid).stride(1) == 1
+    torch.testing.assert_close(convolution(laid), convolution(x))

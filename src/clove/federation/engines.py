@@ -137,9 +137,14 @@ def _standard_group(engine: Vectorized, fits: int) -> int:
 def _compiles(
     wanted: str, choice: EngineChoice, engine: Vectorized, training: LocalTraining, rounds: int
 ) -> bool:
-    """Say whether to compile: as told, or where the run is long enough to pay for it."""
-    if wanted != "auto" or TILED in choice.kernels or not can_compile(engine.device):
+    """Say whether to compile: as told, or where the run is long enough to pay for it.
+
+    On a CPU it never paid: compiled steps are the slower ones there (docs/speed.md).
+    """
+    if TILED in choice.kernels or wanted != "auto":
         return wanted == "on" and TILED not in choice.kernels
+    if engine.device.type != "cuda" or not can_compile(engine.device):
+        return False
     steps = np.ceil(engine.train_pool.sizes / training.batch_size).sum() * training.epochs
     lasts = COMPILING[ONE_BY_ONE in choice.kernels]
     return bool(COMPILED_SAVES * choice.seconds * steps * rounds > lasts)

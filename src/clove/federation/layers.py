@@ -179,7 +179,7 @@ class Convolution(ImageLayer):
             return self._unfolded(weight, bias, x.front())
         images = x.second().flatten(1, 2)
         if kernel == "channels-last":
-            images = images.contiguous(memory_format=torch.channels_last)
+            images = channels_last(images)
         y = self.plain(images, weight.flatten(0, 1), _flat(bias), groups=clients)
         return Spread(_split(y, 1, (clients, -1)), 1)
 
@@ -198,7 +198,7 @@ class Convolution(ImageLayer):
         """Convolve images that are everybody's: all filters are those of one convolution."""
         images = x.tensor if x.at is None else x.tensor.squeeze(x.at)
         if tape.weight is None and self.evaluation_kernel == "channels-last":
-            images = images.contiguous(memory_format=torch.channels_last)
+            images = channels_last(images)
         y = self.plain(images, weight.flatten(0, 1), _flat(bias))
         return Spread(_split(y, 1, (len(weight), -1)), 1)
 
@@ -366,8 +366,10 @@ class PooledConvolution(ImageLayer):
             y = self.pool(own, y, tape)
             return Spread(y.tensor.relu(), y.at)
         weight, shift = self._folded(own)
-        y = self.pool(own, self.convolution.convolve(weight, None, x, tape), tape)
-        if shift is not None:
+        # On a CPU a bias costs nothing where it is added, and its gradient less after pooling.
+        early = None if x.tensor.is_cuda or torch.is_grad_enabled() else shift
+        y = self.pool(own, self.convolution.convolve(weight, early, x, tape), tape)
+        if shift is not None and early is None:
             shift = shift if y.at == 1 else shift.unsqueeze(1)  # as wide as the channels' axis
             y = Spread(y.tensor + shift.to(y.tensor.dtype)[..., None, None], y.at)
         return Spread(y.tensor.relu(), y.at)
@@ -491,6 +493,19 @@ def usual(module: nn.Conv2d) -> bool:
     return plain and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
+def channels_last(images: Tensor) -> Tensor:
+    """Lay images out with their channels last.
+
+    Those of a single channel lie so as they are, but torch takes them for the other layout, and
+    what a convolution makes of them would be in that one: so their strides are said.
+    """
+    images = images.contiguous(memory_format=torch.channels_last)
+    if images.shape[1] > 1 or images.requires_grad:
+        return images
+    _, channels, height, width = images.shape
+    return images.as_strided(images.shape, (height * width, channels, width, 1))
+
+
 def largest_of_four(x: Tensor) -> Tensor:
     """Return the largest of each window of two by two, without where it was."""
     height, width = (side // 2 * 2 for side in x.shape[-2:])
@@ -510,7 +525,7 @@ class LargestOfFour(torch.autograd.Function):
         upper, lower = beside[..., ::2, :], beside[..., 1::2, :]
         if x.requires_grad:
             ctx.save_for_backward(right > left, lower > upper)
-        ctx.shape = x.shape
+        ctx.shape, ctx.strides = x.shape, torch.empty_like(x, device="meta").stride()
         return torch.maximum(upper, lower)
 
     @staticmethod
@@ -518,8 +533,10 @@ class LargestOfFour(torch.autograd.Function):
         """Hand each gradient to where its number came from."""
         in_right, in_lower = ctx.saved_tensors
         height, width = in_right.shape[-2], 2 * in_right.shape[-1]
-        covered = ctx.shape[-2:] == (height, width)
-        whole: Tensor = (gradient.new_empty if covered else gradient.new_zeros)(ctx.shape)
+        # As the images lie: the convolution before needs no copy then.
+        whole = gradient.new_empty_strided(ctx.shape, ctx.strides)
+        if ctx.shape[-2:] != (height, width):
+            whole.zero_()
         lower = gradient * in_lower
         for row, part in ((0, gradient - lower), (1, lower)):
             right = whole[..., row:height:2, 1:width:2]

@@ -59,9 +59,7 @@ def case(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", map(case, CASES))
-def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(name: str, tmp_path: Path) -> None:
     settings = {"algorithm": "clove", **CASES[name]}
     before = ray_processes()
     done = run_script(tmp_path, **settings)
