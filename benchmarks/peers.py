@@ -420,17 +420,26 @@ def work_table(work: Work, runs: pd.DataFrame) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, some in runs.groupby("contestant", sort=False):
-        last = some.iloc[-1]
-        if some["seconds"].isna().all():
-            lines.append(f"| {name} | – | – | – | – | – | – | {last['note']} |")
+        done = some[some["seconds"].notna()]
+        if done.empty:
+            lines.append(f"| {name} | – | – | – | – | – | – | {some.iloc[-1]['note']} |")
             continue
+        last = done.iloc[-1]
         lines.append(
-            f"| {name} | {some['seconds'].median():.3f} | {some['ratio'].median():.2f} "
-            f"| {some['rounds'].sum():.0f} | {last['test_loss']:.4f} "
+            f"| {name} | {done['seconds'].median():.3f} | {done['ratio'].median():.2f} "
+            f"| {done['rounds'].sum():.0f} | {last['test_loss']:.4f} "
             f"| {figure(last['accuracy'], 100, 1)} | {figure(last['ari'], 1, 2)} "
-            f"| {last['note'] if name == REFERENCE else ''} |"
+            f"| {remark(name, some)} |"
         )
     return lines
+
+
+def remark(name: str, some: pd.DataFrame) -> str:
+    """Return what clove chose, or how often somebody did not get to the end."""
+    failed = some[some["seconds"].isna()]
+    if len(failed):
+        return f"{len(failed)} of {len(some)} turns: {failed.iloc[-1]['note']}"
+    return str(some.iloc[-1]["note"]) if name == REFERENCE else ""
 
 
 def figure(value: float | None, times: float, digits: int) -> str:

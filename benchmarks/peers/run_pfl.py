@@ -95,6 +95,9 @@ def main(path: str, out: str, threads: str) -> None:
     )
     if os.environ.get("RANK", "0") == "0":
         report(out, clock.ends, job.test_loss(network.network), pfl=version("pfl"))
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()  # whoever leaves first aborts the others
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
