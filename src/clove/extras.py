@@ -14,6 +14,10 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 """What keeps Flower and Ray from reporting home, looking for updates and installing packages."""
+RAY_CALM = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+"""What keeps Ray from reporting home and from warning of a change to come."""
+RAY_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""What keeps Ray to this machine's loopback, for a cluster that nobody else shall reach."""
 
 
 def require(what: str, extra: str, *packages: str) -> None:

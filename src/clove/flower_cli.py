@@ -37,18 +37,43 @@ def new(folder: Folder) -> None:
 def certs(
     folder: Folder,
     hosts: Annotated[
-        str, typer.Option(help="Names or addresses of the server, separated by commas.")
-    ] = "localhost",
+        str,
+        typer.Option(
+            help="Names or addresses of the server, separated by commas; without any, localhost."
+        ),
+    ] = "",
     nodes: Annotated[int, typer.Option(help="How many nodes to make keys for.")] = 0,
     days: Annotated[int, typer.Option(help="Days the server's certificate is good for.")] = 365,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    renew: Annotated[
+        bool,
+        typer.Option(
+            "--renew",
+            help="A new certificate for the server, by the authority that is there; nodes keep "
+            "their keys, and those that have none get theirs.",
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace all that is there, keys of nodes included.")
+    ] = False,
 ) -> None:
     """Make an authority, the server's certificate, and a key pair for each node."""
     with plain_words():
-        from clove.deployment.certificates import make_certificates
+        from clove.deployment.certificates import (
+            Certificates,
+            make_certificates,
+            renew_certificates,
+        )
 
         names = [name.strip() for name in hosts.split(",") if name.strip()]
-        made = make_certificates(folder, names, nodes, days, force)
+        if renew and force:
+            raise CloveError("give --renew, which keeps keys, or --force, which replaces them")
+        lost = Certificates(folder).nodes
+        if renew:
+            made = renew_certificates(folder, names, nodes, days)
+        else:
+            made = make_certificates(folder, names, nodes, days, force)
+            if lost:
+                _say(f"Gone: the keys of {lost} nodes. Every machine needs the new ca.crt.")
     _say(f"{made.authority}    to every machine: whom to trust")
     _say(f"{made.server}, {made.server_key.name}    to the server, alone")
     if nodes:
@@ -70,6 +95,11 @@ def up(
 
         if nodes < 1:
             raise CloveError(f"nodes must be 1 or more, not {nodes}")
+        if (folder / "pyproject.toml").exists():
+            raise CloveError(
+                f"{folder} is a project, all of which travels to the nodes: give a folder of the "
+                "federation's own, such as `clove flower up network`"
+            )
         stack.enter_context(held(folder, "the federation in"))
         keys = with_keys(folder / "certificates", nodes)
         stack.enter_context(_quietly_ended())
@@ -79,7 +109,7 @@ def up(
         _say(f"A server and {nodes} nodes are up; logs are in {network.processes.logs}.")
         _say(f"Run on them, from another terminal:  clove flower run APP {folder}")
         _say("Ctrl-C takes them down.")
-        network.processes.outlast(SERVER)
+        network.processes.outlast(SERVER, _say)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -19,6 +20,7 @@ from clove.deployment.project import new_project
 
 CLOVE = [sys.executable, "-m", "clove.cli"]
 PATIENCE = 300.0
+LISTENS = "0A"  # a state of the kernel's
 
 
 def project(folder: Path, faulty: bool = False) -> Path:
@@ -73,6 +75,28 @@ def until(happened: Callable[[], bool], what: str) -> None:
     while not happened():
         assert monotonic() < end, f"waited in vain for {what}"
         sleep(0.1)
+
+
+def listening(processes: set[int]) -> set[str]:
+    """Return the addresses of this machine at which processes wait for others to connect."""
+    own = set[str]()
+    for process in processes:
+        with suppress(OSError):  # it has just ended
+            own |= {str(file.readlink()) for file in Path(f"/proc/{process}/fd").iterdir()}
+    found = set[str]()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == LISTENS and f"socket:[{inode}]" in own:
+                found.add(_address(local.partition(":")[0]))
+    return found
+
+
+def _address(hexadecimal: str) -> str:
+    """Return an address that the kernel tells as words of 32 bits."""
+    words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
+    address = ip_address(b"".join(words))
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

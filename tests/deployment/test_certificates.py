@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from clove.cli import app
-from clove.deployment.certificates import Certificates, make_certificates, with_keys
+from clove.deployment.certificates import (
+    Certificates,
+    make_certificates,
+    renew_certificates,
+    with_keys,
+)
 from clove.errors import CloveError
 
 pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
@@ -84,6 +89,54 @@ def test_what_is_there_is_not_replaced_unless_forced(tmp_path: Path) -> None:
     assert first.authority.read_bytes() == before
     assert make_certificates(tmp_path, [], nodes=1, force=True).nodes == 1
     assert first.authority.read_bytes() != before
+
+
+def test_the_servers_certificate_is_renewed_and_nodes_keep_theirs(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, ["fed.example.org", "10.1.2.3"], nodes=2, days=10)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    old = certificate(made.server)
+    words = ["flower", "certs", str(tmp_path), "--renew", "--nodes", "3", "--days", "20"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    certificate(made.server).verify_directly_issued_by(certificate(made.authority))
+    assert certificate(made.server).not_valid_after_utc > old.not_valid_after_utc
+    assert set(names(made)) == set(old.extensions.get_extension_for_class(type(names(made))).value)
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    changed = {file for file, content in before.items() if after[file] != content}
+    assert changed == {made.server, made.server_key}
+    assert after.keys() - before.keys() == {made.node_key(2), made.node_public(2)}
+
+
+def test_it_is_renewed_for_other_names_too(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, ["old.example.org"], nodes=0)
+    renew_certificates(tmp_path, ["new.example.org"], nodes=0)
+    assert "new.example.org" in names(made).get_values_for_type(x509.DNSName)
+    assert "old.example.org" not in names(made).get_values_for_type(x509.DNSName)
+
+
+def test_nothing_is_renewed_without_the_authority_that_nodes_trust(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "a", [], nodes=0)
+    other = make_certificates(tmp_path / "b", [], nodes=0)
+    key, before = made.authority_key.read_bytes(), made.server.read_bytes()
+    made.authority_key.write_bytes(other.authority_key.read_bytes())
+    with pytest.raises(CloveError, match=r"ca.key is not the key of .*ca.crt"):
+        renew_certificates(tmp_path / "a", [], nodes=0)
+    made.authority_key.write_bytes(key[:100])
+    with pytest.raises(CloveError, match=r"authority in .* cannot be read"):
+        renew_certificates(tmp_path / "a", [], nodes=0)
+    made.authority_key.unlink()
+    with pytest.raises(CloveError, match=r"has no ca.key, .*put it there"):
+        renew_certificates(tmp_path / "a", [], nodes=0)
+    assert made.server.read_bytes() == before
+
+
+def test_what_force_takes_away_is_said(tmp_path: Path) -> None:
+    make_certificates(tmp_path, [], nodes=2)
+    done = CliRunner().invoke(app, ["flower", "certs", str(tmp_path), "--force"])
+    assert "Gone: the keys of 2 nodes. Every machine needs the new ca.crt." in done.output
+    both = CliRunner().invoke(app, ["flower", "certs", str(tmp_path), "--force", "--renew"])
+    assert both.exit_code == 1
+    assert "--renew, which keeps keys" in both.output
 
 
 def test_more_nodes_get_keys_and_nobody_loses_one(tmp_path: Path) -> None:

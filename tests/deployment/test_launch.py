@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from time import sleep
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -24,6 +26,8 @@ FLWR = """#!/bin/sh
 echo "$@" >> {folder}/asked
 case $1 in
     run) {before}; echo '{{"success": true, "run-id": "7"}}' ;;
+    log) {log} ;;
+    stop) {stop} ;;
     list)
         status=$(head -n 1 {folder}/statuses)
         sed -i 1d {folder}/statuses
@@ -34,16 +38,22 @@ esac
 
 
 def pretend(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *statuses: str, before: str = ":"
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *statuses: str,
+    before: str = ":",
+    log: str = ":",
+    stop: str = ":",
 ) -> Callable[[], list[str]]:
     """Put a command in Flower's place that says these of a run, and a project beside it.
 
-    What is returned tells what it was asked. `before` is what it does before a run has a number.
+    What is returned tells what it was asked. `before` is what it does before a run has a number,
+    `log` and `stop` what it does when it is to show or to stop one.
     """
     new_project(folder / "fed")
     (folder / "statuses").write_text("\n".join([*statuses, ""]))
     (folder / "asked").touch()
-    (folder / "flwr").write_text(FLWR.format(folder=folder, before=before))
+    (folder / "flwr").write_text(FLWR.format(folder=folder, before=before, log=log, stop=stop))
     (folder / "flwr").chmod(0o755)
     for module in (launch, flwr):
         monkeypatch.setattr(module, "flower_command", lambda name: str(folder / "flwr"))
@@ -118,6 +128,58 @@ def test_where_it_cannot_be_stopped_it_is_said_how_to(tmp_path: Path, monkeypatc
         run_app(tmp_path / "fed", None, "hospitals")
 
 
+def test_a_run_that_cannot_be_stopped_is_not_left_without_a_word(
+    tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, "running", log="sleep 5", stop="exit 1")
+    said = "interrupted, but run 7 could not be stopped and may go on: .*`flwr stop 7 hospitals`"
+    with pytest.raises(CloveError, match=said), Interrupted(lambda: asked()[1:]):
+        run_app(tmp_path / "fed", None, "hospitals")
+
+
+def test_a_second_interruption_while_a_run_is_stopped_is_not_silent_either(
+    tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, "running", log="sleep 5", stop="sleep 5")
+    with (
+        pytest.raises(CloveError, match="run 7 could not be stopped and may go on"),
+        Interrupted(lambda: asked()[1:]),
+        Interrupted(lambda: asked()[2:]),
+    ):
+        run_app(tmp_path / "fed", None, "hospitals")
+
+
+def test_a_run_that_is_interrupted_is_stopped(tmp_path: Path, monkeypatch) -> None:
+    asked = pretend(tmp_path, monkeypatch, "running", log="sleep 5")
+    with pytest.raises(KeyboardInterrupt), Interrupted(lambda: asked()[1:]):
+        run_app(tmp_path / "fed", None, "hospitals")
+    assert asked()[1:] == ["log 7 hospitals --stream", "stop 7 hospitals"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("rounds", "abc", "rounds must be a number, as it is in .*, and 'abc' is a text"),
+        ("wait", True, "wait must be a number, .* and True is true or false"),
+        ("out", 3, "out must be a text, .* and 3 is a number"),
+    ],
+)
+def test_a_setting_of_another_kind_is_refused_before_anything_starts(
+    tmp_path: Path, name: str, value: Any, said: str
+) -> None:
+    new_project(tmp_path / "fed")
+    with pytest.raises(CloveError, match=said):
+        run_app(tmp_path / "fed", None, None, {name: value})
+
+
+def test_a_project_is_no_place_for_a_network(tmp_path: Path) -> None:
+    files = new_project(tmp_path / "fed")
+    done = CliRunner().invoke(app, ["flower", "up", str(tmp_path / "fed")])
+    assert done.exit_code == 1
+    assert "is a project, all of which travels to the nodes" in " ".join(done.output.split())
+    assert len(list((tmp_path / "fed").iterdir())) == len(files)
+
+
 def test_a_setting_the_project_does_not_declare_is_refused(tmp_path: Path) -> None:
     new_project(tmp_path / "fed")
     with pytest.raises(CloveError, match=r"in \[tool.flwr.app.config\].*did you mean 'rounds'"):
@@ -155,8 +217,12 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
 
 def test_a_server_is_found_by_its_folder_or_by_its_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "own"))
-    write_connection(tmp_path / "net" / "home", "127.0.0.1:8000", tmp_path / "ca.crt")
-    assert find_server(str(tmp_path / "net")) == (tmp_path / "net" / "home", CONNECTION)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        write_connection(tmp_path / "net" / "home", address, tmp_path / "ca.crt")
+        assert find_server(str(tmp_path / "net")) == (tmp_path / "net" / "home", CONNECTION)
+    with pytest.raises(CloveError, match=r"no server runs in .* start it with `clove flower up"):
+        find_server(str(tmp_path / "net"))
     assert find_server("local") == (None, "local"), "Flower writes it there at first"
     own = tmp_path / "own" / "config.toml"
     own.parent.mkdir()

@@ -112,7 +112,18 @@ def test_one_that_should_stay_and_ends_is_an_error(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         python(processes, "brief", "raise SystemExit('out of memory')")
         with pytest.raises(CloveError, match=r"brief ended by itself \(1\)"):
-            processes.outlast("brief")
+            processes.outlast("brief", print)
+
+
+def test_one_of_the_others_that_ends_is_told_and_the_rest_stays(tmp_path: Path) -> None:
+    told: list[str] = []
+    with Processes(tmp_path) as processes:
+        python(processes, "server", "import time; time.sleep(3); raise SystemExit(1)")
+        python(processes, "done", "pass")
+        python(processes, "node", "raise SystemExit(2)")
+        with pytest.raises(CloveError, match="server ended by itself"):
+            processes.outlast("server", told.append)
+    assert told == [f"node ended by itself (2): see {tmp_path / 'node.log'}"]
 
 
 @linux
@@ -127,7 +138,7 @@ with processes.end_on_termination(), processes.Processes(Path({str(tmp_path)!r})
     started.start("child", [sys.executable, "-c", {PARENT!r}], os.environ)
     started.wait(lambda: "ready" in started.log("child"), "it was ready")
     print("ready", flush=True)
-    started.outlast("child")
+    started.outlast("child", print)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

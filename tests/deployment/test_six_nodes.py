@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -11,17 +12,26 @@ from clove import load
 from clove.deployment.guard import below
 from clove.runs.folder import RunFolder
 
-from .stories import alive, command, living, metrics, names, project, until
+from .stories import alive, command, listening, living, metrics, names, project, until
 
 pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower]'")
 
 
 @pytest.mark.slow
-def test_simulated_nodes_leave_nothing_behind(tmp_path: Path) -> None:
+def test_simulated_nodes_leave_nothing_behind_and_listen_to_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Flower's own command has it: it installs what a project says that it needs.
+    monkeypatch.setenv("FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "0")
     fed, out, log = project(tmp_path / "fed"), tmp_path / "run", tmp_path / "run.log"
-    settings = ("--set", f"out={out}", "--set", "rounds=1")
+    settings, heard = ("--set", f"out={out}", "--set", "rounds=1"), set[str]()
     with command("flower", "run", str(fed), "--nodes", "6", *settings, log=log) as run:
+        while run.poll() is None:
+            heard |= listening(below(run.pid))
+            sleep(0.5)
         assert run.wait() == 0, log.read_text()
+    assert heard == {"127.0.0.1"}
+    assert "No additional application dependencies needed installation" in log.read_text()
     assert metrics(out)[0]["ari"] == 1.0
     assert len(list((out / "memories").iterdir())) == 6  # for a run that is resumed
     assert alive(tmp_path) == []

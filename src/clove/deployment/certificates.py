@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from clove.errors import CloveError
 from clove.extras import require_flower
@@ -84,10 +84,7 @@ def make_certificates(
     """
     made = Certificates(Path(folder))
     names = _checked_hosts(hosts)
-    if not 0 <= nodes <= MOST_NODES:
-        raise CloveError(f"nodes must be from 0 to {MOST_NODES:,}, not {nodes}")
-    if not 1 <= days <= AUTHORITY_DAYS:
-        raise CloveError(f"days must be from 1 to {AUTHORITY_DAYS}, not {days}")
+    _check_numbers(nodes, days)
     require_flower()  # which brings the cryptography
     with plain_errors(made.folder, "the certificates"):
         _refuse_to_overwrite(made, force)
@@ -95,10 +92,26 @@ def make_certificates(
         for old in (made.folder / "nodes").glob("node-*"):
             old.unlink()
         made.folder.mkdir(parents=True, exist_ok=True)
-        (made.folder / "nodes").mkdir(mode=0o700, exist_ok=True)
-        _write_server(made, names, days)
-        for number in range(nodes):
-            _write_node(made, number)
+        _write_server(made, names, days, *_write_authority(made))
+        _write_missing_nodes(made, nodes)
+    return made
+
+
+def renew_certificates(
+    folder: str | Path, hosts: Sequence[str], nodes: int, days: int = 365
+) -> Certificates:
+    """Write a new certificate for the server, signed by the authority that is there.
+
+    Without hosts it has the names it had. Nodes keep their keys; those that lack get theirs.
+    """
+    made = Certificates(Path(folder))
+    _check_numbers(nodes, days)
+    require_flower()
+    with plain_errors(made.folder, "the certificates"):
+        signing = _read_authority(made)
+        names = _checked_hosts(hosts or _names_so_far(made))
+        _write_server(made, names, days, *signing)
+        _write_missing_nodes(made, nodes)
     return made
 
 
@@ -115,17 +128,15 @@ def with_keys(folder: str | Path, nodes: int) -> Certificates:
         )
     require_flower()
     with plain_errors(made.folder, "the certificates"):
-        for number in range(nodes):
-            pair = [made.node_key(number), made.node_public(number)]
-            lacks = [file for file in pair if not file.exists()]
-            if lacks == pair:
-                _write_node(made, number)
-            elif lacks:
-                raise CloveError(
-                    f"{made.folder} has no {lacks[0].name}, but the other half of this pair of "
-                    "keys: put it back, or remove the other half for a new pair"
-                )
+        _write_missing_nodes(made, nodes)
     return made
+
+
+def _check_numbers(nodes: int, days: int) -> None:
+    if not 0 <= nodes <= MOST_NODES:
+        raise CloveError(f"nodes must be from 0 to {MOST_NODES:,}, not {nodes}")
+    if not 1 <= days <= AUTHORITY_DAYS:
+        raise CloveError(f"days must be from 1 to {AUTHORITY_DAYS}, not {days}")
 
 
 def _checked_hosts(hosts: Sequence[str]) -> list[str]:
@@ -152,26 +163,92 @@ def _refuse_to_overwrite(made: Certificates, force: bool) -> None:
     there = [file for file in [*made.of_the_server, *nodes] if file.exists()]
     if there and not force:
         raise CloveError(
-            f"{made.folder} holds certificates already ({there[0].name}): choose another folder, "
-            "or replace them all with --force; nodes then need their new keys"
+            f"{made.folder} holds certificates already ({there[0].name}). Choose another folder; "
+            "or, with --renew, give the server a new certificate, and nodes that have none their "
+            "keys; or replace all with --force: nodes then need the new ca.crt and new keys"
         )
 
 
-def _write_server(made: Certificates, names: Sequence[str], days: int) -> None:
-    """Write the authority and the server's certificate that it signs."""
+def _write_authority(made: Certificates) -> tuple[Certificate, EllipticCurvePrivateKey]:
+    key = _new_key()
+    authority = _authority(key)
+    write_atomically(made.authority_key, _pem(key), PRIVATE)
+    write_atomically(made.authority, _encoded(authority), PUBLIC)
+    return authority, key
+
+
+def _read_authority(made: Certificates) -> tuple[Certificate, EllipticCurvePrivateKey]:
+    """Return the authority that is there, which can sign."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509 import load_pem_x509_certificate
+
+    for file in (made.authority, made.authority_key):
+        if not file.exists():
+            raise CloveError(
+                f"{made.folder} has no {file.name}, without which nothing can be signed: put it "
+                "there for as long as this takes, or make all anew in another folder"
+            )
+    try:
+        authority = load_pem_x509_certificate(made.authority.read_bytes())
+        key = load_pem_private_key(made.authority_key.read_bytes(), None)
+    except (ValueError, TypeError) as error:
+        raise CloveError(f"the authority in {made.folder} cannot be read: {error}") from None
+    if key.public_key() != authority.public_key():
+        raise CloveError(
+            f"{made.authority_key} is not the key of {made.authority}: nodes trust the latter"
+        )
+    return authority, cast("EllipticCurvePrivateKey", key)
+
+
+def _names_so_far(made: Certificates) -> list[str]:
+    """Return the names in the server's certificate; none where there is no certificate."""
+    from cryptography.x509 import DNSName, IPAddress, SubjectAlternativeName
+    from cryptography.x509 import load_pem_x509_certificate as load
+
+    if not made.server.exists():
+        return []
+    try:
+        extensions = load(made.server.read_bytes()).extensions
+    except ValueError as error:
+        raise CloveError(f"{made.server} cannot be read ({error}): name its hosts") from None
+    names = extensions.get_extension_for_class(SubjectAlternativeName).value
+    addresses = map(str, names.get_values_for_type(IPAddress))
+    return [*names.get_values_for_type(DNSName), *addresses]
+
+
+def _write_server(
+    made: Certificates,
+    names: Sequence[str],
+    days: int,
+    authority: Certificate,
+    authority_key: EllipticCurvePrivateKey,
+) -> None:
+    """Write the server's certificate, signed by the authority, and its key."""
     from cryptography.x509 import DNSName, IPAddress
 
-    authority_key, key = _new_key(), _new_key()
-    authority = _authority(authority_key)
+    key = _new_key()
     alternatives = [
         IPAddress(ipaddress.ip_address(name)) if _is_address(name) else DNSName(name)
         for name in names
     ]
     server = _server(key, alternatives, authority, authority_key, days)
-    write_atomically(made.authority_key, _pem(authority_key), PRIVATE)
-    write_atomically(made.authority, _encoded(authority), PUBLIC)
     write_atomically(made.server_key, _pem(key), PRIVATE)
     write_atomically(made.server, _encoded(server), PUBLIC)
+
+
+def _write_missing_nodes(made: Certificates, nodes: int) -> None:
+    """Write pairs of keys for so many nodes, except for those that have one."""
+    (made.folder / "nodes").mkdir(mode=0o700, exist_ok=True)
+    for number in range(nodes):
+        pair = [made.node_key(number), made.node_public(number)]
+        lacks = [file for file in pair if not file.exists()]
+        if lacks == pair:
+            _write_node(made, number)
+        elif lacks:
+            raise CloveError(
+                f"{made.folder} has no {lacks[0].name}, but the other half of this pair of "
+                "keys: put it back, or remove the other half for a new pair"
+            )
 
 
 def _write_node(made: Certificates, number: int) -> None:

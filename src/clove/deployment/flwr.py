@@ -39,6 +39,7 @@ def called(*command: str, home: Path | None) -> str:
         capture_output=True,
         text=True,
         check=False,
+        start_new_session=True,  # Ctrl-C is for us
     )
     return checked(command, done.returncode, done.stdout, done.stderr)
 

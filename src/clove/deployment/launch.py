@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import subprocess
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from clove.deployment.flwr import (
 )
 from clove.deployment.processes import LOOPBACK, Processes, answers, free_port, guarded
 from clove.errors import CloveError, unknown_name
+from clove.extras import RAY_ALONE, RAY_CALM
 
 COMPLETED = "finished:completed"
 GOING = ("pending", "starting", "running")
 PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # seconds until a log that broke off is followed again
 STEADY = 60.0  # seconds after which a log that breaks off does so for the first time
 SECONDS_TO_SUBMIT = 30.0  # of a run, once interrupted
+SECONDS_TO_CONNECT = 5.0
 FLOWERS_OWN = ("local", "supergrid")
 ABOUT = "pyproject.toml"
 LEAST = "min-nodes"
@@ -137,7 +140,9 @@ def _followed(run: str, named: Sequence[str], home: Path | None) -> dict[str, An
 def _show_log(run: str, named: Sequence[str], home: Path | None) -> None:
     log = [flower_command("flwr"), "log", run, *named, "--stream"]
     pipe, environment = subprocess.PIPE, flower_environment(home)
-    with subprocess.Popen(guarded(log), env=environment, stdin=pipe) as showing:
+    with subprocess.Popen(
+        guarded(log), env=environment, stdin=pipe, start_new_session=True
+    ) as showing:
         showing.wait()
 
 
@@ -146,12 +151,17 @@ def _status(run: str, named: Sequence[str], home: Path | None) -> dict[str, Any]
     return found
 
 
-def _lost(run: str, there: bool, named: Sequence[str], home: Path | None) -> str:
-    """Say what to do about a run that cannot be followed, though it is not known to be over."""
-    how = (
+def _how(run: str, named: Sequence[str], home: Path | None) -> str:
+    """Say how to follow and to stop a run."""
+    return (
         f"follow it with `{_as_typed(f'log {run}', named, home)}`, stop it with "
         f"`{_as_typed(f'stop {run}', named, home)}`"
     )
+
+
+def _lost(run: str, there: bool, named: Sequence[str], home: Path | None) -> str:
+    """Say what to do about a run that cannot be followed, though it is not known to be over."""
+    how = _how(run, named, home)
     if there:
         return f"the log of run {run} has broken off again and again, but the run goes on: {how}"
     return (
@@ -178,7 +188,19 @@ def _declared(app: Path, config: Mapping[str, Plain]) -> Mapping[str, Plain]:
                 f"{problem}. Flower takes only settings that stand there: "
                 f"add `{name} = {_toml(value)}` under {TABLE}"
             )
+        if _kind(value) != _kind(known[name]):
+            raise CloveError(
+                f"{name} must be {_kind(known[name])}, as it is in {app / ABOUT}, "
+                f"and {value!r} is {_kind(value)}"
+            )
     return config
+
+
+def _kind(value: Plain) -> str:
+    """Return what a setting is, in words."""
+    if isinstance(value, bool):
+        return "true or false"
+    return "a text" if isinstance(value, str) else "a number"
 
 
 def _known(app: Path) -> Mapping[str, Any]:
@@ -217,6 +239,7 @@ def find_server(where: str) -> tuple[Path | None, str]:
     """
     home = home_in(Path(where).absolute())
     if (home / CONFIG).is_file():
+        _refuse_absent(where, home / CONFIG)
         return home, CONNECTION
     own = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr") / CONFIG
     if where not in _servers(own):
@@ -227,15 +250,37 @@ def find_server(where: str) -> tuple[Path | None, str]:
     return None, where
 
 
+def _refuse_absent(where: str, config: Path) -> None:
+    """Refuse a folder whose server has ended: it is one of this machine."""
+    host, _, port = str(_superlinks(config)[CONNECTION]["address"]).rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+    except OSError:
+        raise CloveError(
+            f"no server runs in {where} any more: start it with `clove flower up "
+            f"{shlex.quote(where)}`, and give this command again when its nodes are up"
+        ) from None
+
+
 def _servers(file: Path) -> Sequence[str]:
     """Return the names of servers in a file of Flower's, or those it writes there at first."""
     try:
-        known = tomllib.loads(file.read_text(encoding="utf-8")).get("superlink", {})
+        known = _superlinks(file)
     except FileNotFoundError:
         return FLOWERS_OWN
+    return [name for name, one in known.items() if isinstance(one, dict)]
+
+
+def _superlinks(file: Path) -> Mapping[str, Any]:
+    """Return what a file of Flower's says of servers."""
+    try:
+        known: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CloveError(f"{file} cannot be read: {error}") from None
-    return [name for name, one in known.items() if isinstance(one, dict)]
+    found: Mapping[str, Any] = known.get("superlink", {})
+    return found
 
 
 @contextmanager
@@ -252,7 +297,8 @@ def simulated(folder: Path) -> Iterator[Path]:
         *("--insecure", "--simulation", "--host", LOOPBACK, "--port", str(port)),
     ]
     with Processes(folder / "logs") as processes:
-        processes.start("superlink", command, flower_environment(home))
+        environment = {**RAY_CALM, **flower_environment(home), **RAY_ALONE}
+        processes.start("superlink", command, environment)
         processes.wait(lambda: answers(f"http://{address}/health"), "the server was up")
         yield home
 
@@ -280,6 +326,12 @@ def _stopped_if_interrupted(run: str, named: Sequence[str], home: Path | None) -
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(CloveError):  # the server may be gone
+        try:
             flwr("stop", run, *named, home=home)
+        except (KeyboardInterrupt, CloveError):
+            if named:  # else its server is ours, and ends with us
+                raise CloveError(
+                    f"interrupted, but run {run} could not be stopped and may go on: "
+                    f"{_how(run, named, home)}"
+                ) from None
         raise

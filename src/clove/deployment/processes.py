@@ -20,6 +20,7 @@ from clove.errors import CloveError
 
 LOOPBACK = "127.0.0.1"
 SECONDS_TO_START, SECONDS_TO_END = 60.0, 8.0
+SECONDS_TO_NOTICE = 0.5
 PAUSE, LAST_LINES = 0.1, 15
 
 
@@ -80,9 +81,20 @@ class Processes:
                 raise CloveError(f"waited {seconds:.0f} seconds until {what}: see {self.logs}")
             time.sleep(PAUSE)
 
-    def outlast(self, name: str) -> None:
-        """Stay for as long as a process runs, which should be until we are interrupted."""
-        code = self._running[name].wait()
+    def outlast(self, name: str, tell: Callable[[str], None]) -> None:
+        """Stay for as long as a process runs, which should be until we are interrupted.
+
+        If another ends by itself, that is told, and the rest goes on.
+        """
+        watched = dict(self._running)
+        while (code := self._running[name].poll()) is None:
+            for other, process in list(watched.items()):
+                if process.poll() is not None:
+                    del watched[other]
+                    if process.returncode:
+                        what = f"{other} ended by itself ({process.returncode})"
+                        tell(f"{what}: see {self._log(other)}")
+            time.sleep(SECONDS_TO_NOTICE)
         raise CloveError(f"{name} ended by itself ({code}). {self._last_words(name)}")
 
     def stop(self) -> None:

@@ -104,7 +104,7 @@ def draw_metric(axes: Axes, curves: Sequence[Curves], metric: str, legend: bool 
             axes.fill_between(rounds, low, high, color=colour(index), alpha=0.15, lw=0)
     axes.set_xlabel("round")
     axes.set_ylabel(LABELS[metric])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if metric != "test_loss":
         axes.set_ylim(-0.05, 1.05)
     if not axes.lines:

@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from clove.errors import CloveError
+from clove.extras import RAY_ALONE, RAY_CALM
 from clove.runs.settings import Settings
 
 PATIENCE = 5.0  # seconds that a cluster has to answer in
-SWITCHES = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns of a change to come
-}
-LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # for a cluster nobody else shall reach
 WAYS = "--ray takes local, auto, or HOST:PORT of the machine where `ray start --head` was run"
 
 
@@ -117,7 +113,7 @@ def _check(address: str) -> None:
 
 def _library(address: str) -> Any:
     # Read when Ray is imported or started.
-    os.environ.update(SWITCHES | (LOOPBACK_ONLY if address == "local" else {}))
+    os.environ.update(RAY_CALM | (RAY_ALONE if address == "local" else {}))
     try:
         import ray
     except ImportError as error:

@@ -65,7 +65,7 @@ def test_nobody_else_takes_the_number_of_a_registered_node_that_is_away(known: b
     away = grid.nodes.pop(FIRST_NODE + 3)
     grid.nodes[STRANGER] = stranger(known)
     (said,) = refreshed(roster)
-    assert f"node {STRANGER} is left out: {FOREIGN}" in said
+    assert f"node {STRANGER} (client 3) is left out: {FOREIGN}" in said
     assert sorted(roster.members) == [0, 1, 2, 4]
     # Its own node is welcome back, even as another node of Flower's: it has its key.
     away.id = away.info.node_id = 4242

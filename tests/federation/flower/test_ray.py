@@ -58,7 +58,7 @@ def case(name: str) -> Any:
     return pytest.param(name, marks=() if name == "clove" else pytest.mark.patient)
 
 
-@pytest.mark.parametrize("name", map(case, CASES))
+@pytest.mark.parametrize("name", [case(name) for name in CASES])
 def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(name: str, tmp_path: Path) -> None:
     settings = {"algorithm": "clove", **CASES[name]}
     before = ray_processes()

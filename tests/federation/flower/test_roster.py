@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
+from torch import nn
 
 import clove
 from clove.errors import CloveWarning
@@ -41,6 +42,25 @@ def more_classes(context: Context) -> clove.ClientData:
     return clove.ClientData(train=(x, y + 10))
 
 
+def one_point(context: Context) -> clove.ClientData:
+    x, y = load_data(context).train
+    return clove.ClientData(train=(x[:1], y[:1]))
+
+
+def labels_below_nought(context: Context) -> clove.ClientData:
+    x, y = load_data(context).train
+    return clove.ClientData(train=(x, y - 3 - y.min()))
+
+
+def holds_nan(context: Context) -> clove.ClientData:
+    x, y = load_data(context).train
+    return clove.ClientData(train=(np.full_like(x, np.nan), y))
+
+
+def two_outputs() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+
+
 def no_data(context: Context) -> Any:
     return [1, 2, 3]
 
@@ -59,7 +79,11 @@ def numbers(context: Context) -> clove.ClientData:
     [
         (clove.flower.client(MLP, small_images), {}, "its samples have shape"),
         (clove.flower.client(MLP, more_classes), {}, "its labels need 1[0-9] outputs"),
-        (clove.flower.client(MLP, no_data), {}, "must return a ClientData, not list"),
+        (
+            clove.flower.client(MLP, no_data),
+            {},
+            r"load_data of client 4 \(the odd one\) must return a ClientData, not list",
+        ),
         (
             clove.flower.client(MLP, broken),
             {},
@@ -67,7 +91,41 @@ def numbers(context: Context) -> clove.ClientData:
             r"\(test_roster.py, line \d+\). Mend it on that node",
         ),
         (clove.flower.client(clove.regression("mlp"), numbers), {}, "its task is regression"),
-        (clove.flower.client(clove.classification("cnn"), load_data), {}, "network cnn"),
+        (
+            clove.flower.client(clove.classification("cnn"), load_data),
+            {},
+            r"client 4 \(the odd one\) cannot take part: model 'cnn' needs images of at least",
+        ),
+        (
+            clove.flower.client(clove.classification("linear"), load_data),
+            {},
+            "its task is classification with network linear, the run's classification with",
+        ),
+        (
+            clove.flower.client(MLP, one_point),
+            {},
+            r"client 4 \(the odd one\) cannot take part: client 4 has one training point and no",
+        ),
+        (
+            clove.flower.client(MLP, labels_below_nought),
+            {},
+            r"client 4 \(the odd one\) cannot take part: its labels go down to -3",
+        ),
+        (
+            clove.flower.client(MLP, holds_nan),
+            {},
+            r"load_data of client 4 \(the odd one\) failed: .*training x holds NaN",
+        ),
+        (
+            clove.flower.client(clove.classification(two_outputs), load_data),
+            {},
+            r"client 4 \(the odd one\) cannot take part: .*label",
+        ),
+        (
+            clove.flower.client(MLP, load_data),
+            {"partition-id": "4"},
+            "its partition-id is '4', and must be a whole number",
+        ),
         (digits_app(), {"partition-id": -7}, "clients are numbered from 0"),
         (digits_app(), {"partition-id": 2**40}, "its partition-id is 1099511627776"),
         (digits_app(), {"partition-id": 1000}, "with 5 nodes none may have 1000 or more"),
@@ -101,7 +159,7 @@ def test_who_never_fitted_leaves_no_number_behind(told, tmp_path: Path) -> None:
 
 def test_of_two_nodes_with_one_number_one_is_left_out(tmp_path: Path) -> None:
     grid = grid_with(digits_app(), **{"partition-id": 2})
-    said = f"node {FIRST_NODE + 2} is left out: node 99 is client 2 already"
+    said = rf"node {FIRST_NODE + 2} \(client 2\) is left out: node 99 is client 2 already"
     with pytest.warns(CloveWarning, match=said) as warned:
         result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
     assert len(warned) == 1, "it is asked once"
@@ -375,7 +433,7 @@ def test_a_network_of_ones_own_must_be_the_servers_too(tmp_path: Path) -> None:
     for number in range(4):
         grid.nodes[FIRST_NODE + number].app = app
     with pytest.warns(
-        CloveWarning, match="node 99 is left out: its network has parameters of other"
+        CloveWarning, match=r"node 99 \(client 4\) is left out: its network has parameters of other"
     ):
         result = serve(grid, tmp_path / "two", task=clove.classification(small), min_nodes=4, **ONE)
     assert result.history["participants"].tolist() == [4]

@@ -80,7 +80,9 @@ def test_an_odd_node_that_is_the_first_is_the_one_left_out(tmp_path: Path) -> No
     grid = LocalGrid.of(digits_app(), 5)
     odd: Any = clove.flower.client(clove.classification("mlp"), small_images)
     grid.nodes[FIRST_NODE].app = odd
-    with pytest.warns(CloveWarning, match=f"node {FIRST_NODE} is left out: its samples") as warned:
+    with pytest.warns(
+        CloveWarning, match=rf"node {FIRST_NODE} \(client 0\) is left out: its samples"
+    ) as warned:
         result = serve(grid, tmp_path / "run", min_nodes=4, **ONE)
     assert len(warned) == 1
     assert result.history["participants"].tolist() == [4]

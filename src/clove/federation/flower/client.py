@@ -72,7 +72,14 @@ class Client:
         return Message(content, reply_to=message)
 
     def _hello(self, context: Context) -> RecordDict:
-        return Writer().records(introduce(self._data(context), self.task, context.node_config))
+        data = self._data(context)
+        try:
+            hello = introduce(data, self.task, context.node_config)
+            # Who could never answer is found out now, and not in every round.
+            self._engine(data, hello.number or 0, hello.outputs, find_device(self.device))
+        except CloveError as error:
+            raise CloveError(f"{_who(context)} cannot take part: {error}") from error
+        return Writer().records(hello)
 
     def _answer(self, kind: type, content: RecordDict, context: Context) -> RecordDict:
         header = read_header(content)
@@ -84,7 +91,14 @@ class Client:
         if isinstance(getattr(question, "models", None), Received):
             models = {**memory.models, question.models.name: dict(question.models)}
             memory = replace(memory, models=models)
-        engine = self._engine(self._data(context), header, device)
+        engine = self._engine(
+            self._data(context),
+            header.client,
+            header.outputs,
+            device,
+            seed=header.seed,
+            precision=header.precision,
+        )
         if memory.now is not None:
             engine.restore(memory.now)
         engine.begin_round(header.round, header.asked - 1)
@@ -99,25 +113,35 @@ class Client:
     def _data(self, context: Context) -> ClientData:
         try:
             data = self.load_data(context)
-        except CloveError:
-            raise
+        except CloveError as error:
+            raise CloveError(f"load_data of {_who(context)} failed: {error}") from error
         except Exception as error:  # the user's own
             raise CloveError(_in_a_line(error, f"load_data of {_who(context)} failed")) from error
         if not isinstance(data, ClientData):
-            raise CloveError(f"load_data must return a ClientData, not {type(data).__name__}")
+            raise CloveError(
+                f"load_data of {_who(context)} must return a ClientData, not {type(data).__name__}"
+            )
         return data
 
-    def _engine(self, data: ClientData, header: Header, device: torch.device) -> Sequential:
-        complete, _ = holdout([data], seed=header.seed, numbers=[header.client])
+    def _engine(
+        self,
+        data: ClientData,
+        client: int,
+        outputs: int,
+        device: torch.device,
+        seed: int = 0,
+        precision: str = "fp32",
+    ) -> Sequential:
+        complete, _ = holdout([data], seed=seed, numbers=[client])
         inputs = tuple(data.train[0].shape[1:])
         return Sequential(
             complete,
-            self.task.for_data(inputs, header.outputs),
-            seed=header.seed,
+            self.task.for_data(inputs, outputs),
+            seed=seed,
             device=device,
-            dtype=dtype_of(header.precision),
-            precision=header.precision,
-            numbers=[header.client],
+            dtype=dtype_of(precision),
+            precision=precision,
+            numbers=[client],
         )
 
     def _folder(self, context: Context, header: Header) -> Path | None:

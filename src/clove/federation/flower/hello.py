@@ -13,6 +13,7 @@ from torch import Tensor
 
 from clove import __version__
 from clove.data import ClientData
+from clove.errors import CloveError
 from clove.federation.flower.words import plain
 from clove.federation.parameters import Parameters
 from clove.tasks import Task, initial_parameters
@@ -45,10 +46,10 @@ class Hello:
 
 def introduce(data: ClientData, task: Task, node: Mapping[str, object]) -> Hello:
     """Return what a client says of itself."""
-    number, name = node.get("partition-id"), node.get("name", data.name)
+    name = node.get("name", data.name)
     own = not isinstance(task.network, str)
     return Hello(
-        number=number if type(number) is int else None,
+        number=_number(node.get("partition-id")),
         name=None if name is None else str(name),
         group=data.group,
         samples=data.size,
@@ -58,6 +59,16 @@ def introduce(data: ClientData, task: Task, node: Mapping[str, object]) -> Hello
         network=OWN if own else str(task.network),
         parameters=outline(initial_parameters(task, 0)) if own else None,
         version=__version__,
+    )
+
+
+def _number(told: object) -> int | None:
+    """Return the client's number that a node was told, if it was told one."""
+    if told is None or type(told) is int:
+        return told
+    raise CloveError(
+        f"its partition-id is {told!r}, and must be a whole number: "
+        "flower-supernode --node-config 'partition-id=3'"
     )
 
 
@@ -82,6 +93,9 @@ def _outputs(data: ClientData, task: Task) -> int:
         return 1
     if task.name != "classification":
         return prod(labels[0].shape[1:])
+    least = min(float(np.min(y)) for y in labels)
+    if least < 0:
+        raise CloveError(f"its labels go down to {least:g}: classes are numbered from 0")
     return 1 + max(int(np.max(y)) for y in labels)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
+from clove import __version__
 from clove.errors import CloveError, CloveWarning
 from clove.federation.flower.checks import check_size
 from clove.federation.flower.client import HELLO, message_type
@@ -180,7 +181,7 @@ class Roster:
         """Return what a node said of itself, or leave it out for now."""
         if reply.silent:
             self._set_outside(reply.node)
-            _warn(reply.node, None, f"{reply.problem}; it is greeted again")
+            _warn(reply.node, "", f"{reply.problem}; it is greeted again")
             return None
         try:
             if reply.content is None:
@@ -191,7 +192,7 @@ class Roster:
             check_size(reply.content, LONGEST_GREETING)
             return reply.node, in_plain_words(Reader().value(reply.content, Hello))
         except CloveError as error:
-            self._refuse(reply.node, None, str(error))
+            self._refuse(reply.node, "", str(error))
             return None
 
     def _admit_all(self, found: Iterable[tuple[int, Hello]]) -> None:
@@ -208,7 +209,7 @@ class Roster:
         if problem is None and number in self.members:
             problem = f"node {self.members[number].node} is client {number} already"
         if problem is not None:
-            self._refuse(node, hello.name, problem)
+            self._refuse(node, _called(hello), problem)
             return
         self._outside.pop(node, None)
         self.members[number] = Member(number, node, hello)
@@ -217,6 +218,9 @@ class Roster:
 
     def _remember(self, member: Member) -> None:
         """Keep for the rest of the run who this client is."""
+        if member.number not in self._groups and member.hello.version != __version__:
+            message = f"{member.who} has clove {member.hello.version}, the server {__version__}"
+            warnings.warn(f"{message}: its answers may differ", CloveWarning, stacklevel=2)
         self._groups[member.number] = member.hello.group
         self.numbers[_key(member.node, member.hello)] = member.number
         if member.node in self._keys:
@@ -241,12 +245,12 @@ class Roster:
         free = next(number for number in range(len(taken) + 1) if number not in taken)
         return self.numbers.get(_key(node, hello), free)
 
-    def _refuse(self, node: int, name: str | None, problem: str) -> None:
+    def _refuse(self, node: int, called: str, problem: str) -> None:
         """Leave a node out, and say why, once; it is greeted again later."""
         problem, before = plain(problem), self._outside.get(node)
         if before is None or before.problem != problem:
             self._outside[node] = Outside(problem, time.monotonic() + AGAIN, AGAIN)
-            _warn(node, name, problem)
+            _warn(node, called, problem)
 
     def settle(self, terms: Callable[[Sequence[Hello]], Terms]) -> Terms:
         """Decide by the clients that are there what is expected of all, and leave out misfits.
@@ -260,9 +264,16 @@ class Roster:
         return self.terms
 
 
-def _warn(node: int, name: str | None, problem: str) -> None:
-    called = "" if name is None else f" ({name[:LONGEST_NAME]})"
-    warnings.warn(f"node {node}{called} is left out: {problem}", CloveWarning, stacklevel=2)
+def _called(hello: Hello) -> str:
+    """Return what a node calls itself."""
+    number = None if hello.number is None else f"client {hello.number}"
+    name = None if hello.name is None else hello.name[:LONGEST_NAME]
+    return ", ".join(one for one in (number, name) if one is not None)
+
+
+def _warn(node: int, called: str, problem: str) -> None:
+    who = f"node {node} ({called})" if called else f"node {node}"
+    warnings.warn(f"{who} is left out: {problem}", CloveWarning, stacklevel=2)
 
 
 def _greeting(nodes: Iterable[int]) -> dict[int, RecordDict]:
