@@ -198,8 +198,11 @@ def test_who_does_not_reply_then_is_asked_again():
     targets = [4.0, 4.0, 7.5, 9.0, 10.5, 11.0]
     away = ScriptedClients(targets, missing={Train: [5]})
     method, state, _ = play(1, away)
+    assert state.model_of[5] == 0, "it stays in the first half, unasked"
     state = away.play(method.round(state, SIX), Train, Train).state
-    assert ScriptedClients(targets).play(method.round(state, SIX), Train, Train) is not None
+    assert state.model_of[5] == 0
+    after = ScriptedClients(targets).play(method.round(state, SIX), Train, Train).state
+    assert after.model_of[5] == after.model_of[4], "its update is more like theirs"
 
 
 def test_a_newcomer_comes_down_fork_by_fork():

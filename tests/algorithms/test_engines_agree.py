@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import clove
 from clove.algorithms import (
     Algorithm,
     CflS,
@@ -60,7 +61,10 @@ METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
         {"personal_learning_rate": 0.2, "meta_gradient": "hessian-free"},
     ),
     "pacfl": (Pacfl, {}),
+    "pacfl, of classes": (Pacfl, {"per_class": True, "angle": "vectors", "vectors": 2}),
+    "pacfl, all angles": (Pacfl, {"angle": "sum", "linkage": "complete"}),
     "k-fed": (KFed, {"local_clusters": 2}),
+    "k-fed, Awasthi and Sheffet": (KFed, {"local_clusters": 2, "central": "awasthi-sheffet"}),
     "fedgwc": (FedGwc, {"tolerance": 1.0}),
 }
 
@@ -78,6 +82,18 @@ def test_engines_agree_on_rounds_of_each_method(name, network):
 def test_a_gpu_agrees_with_the_cpu_on_rounds_of_each_method(name, network):
     expected = rounds_of(name, network, Sequential)
     assert_same_rounds(rounds_of(name, network, Vectorized, device="cuda"), expected)
+
+
+@pytest.mark.parametrize("pool", ["groups", "all"])
+def test_engines_agree_on_pooled_data_too_which_know_no_stragglers(pool):
+    options = {"clusters": 2, "clients_per_cluster": 2, "rounds": 2, "precision": "fp64"}
+    one, other = (
+        clove.run(algorithm="centralized", pool=pool, engine=engine, stragglers=lost, **options)
+        for engine, lost in (("sequential", 0.0), ("vectorized", 0.99))
+    )
+    np.testing.assert_allclose(other.history["test_loss"], one.history["test_loss"], rtol=1e-6)
+    assert other.history["bytes_up"].tolist() == one.history["bytes_up"].tolist()
+    assert one.history["bytes_up"].iloc[-1] > 0
 
 
 def rounds_of(name, network, engine_type, **options):

@@ -10,14 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 import clove
-from clove.algorithms import ALGORITHMS, FedAvg, find_algorithm, load_entry_points
+from clove.algorithms import (
+    ALGORITHMS,
+    FedAvg,
+    _warn_of_namesakes,
+    find_algorithm,
+    load_entry_points,
+)
 from clove.cli import app
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
 from clove.federation.registry import REGISTRIES, made
 
 METHOD = """
 from dataclasses import dataclass
-from clove.algorithms import FedAvg
+from clove.algorithms import Algorithm, FedAvg
 from clove.federation.objectives import objective, task_loss
 
 @objective("doubled")
@@ -36,12 +42,21 @@ class Doubled(FedAvg):
         return doubled
 
 something = 3
+
+@dataclass(frozen=True)
+class Unfinished(Algorithm):
+    name = "doubled"
+    state_type = dict
+
+class Nameless(FedAvg):
+    name = None
 """
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Make a distribution that offers a method, and forget it afterwards."""
+    _warn_of_namesakes.cache_clear()
     (tmp_path / "their_method.py").write_text(METHOD)
     about = tmp_path / "their_package-1.0.dist-info"
     about.mkdir()
@@ -52,6 +67,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ALGORITHMS.pop("doubled", None)
     sys.modules.pop("their_method", None)
     REGISTRIES["objective"]._known.pop("doubled", None)
+    _warn_of_namesakes.cache_clear()
 
 
 def offer(folder: Path, line: str) -> None:
@@ -94,9 +110,40 @@ def test_a_misspelt_name_is_compared_with_those_of_packages_too(package):
         ("doubled = their_method:Missing", "cannot be loaded: AttributeError"),
         ("doubled = their_method:something", "is no clove.algorithms.Algorithm, but 3"),
         ("tripled = their_method:Doubled", "calls itself 'doubled'"),
+        ("doubled = their_method:Nameless", "Nameless has no `name`"),
+        (
+            "doubled = their_method:Unfinished",
+            "Unfinished does not say what its methods begin, evaluation, round, server_models do",
+        ),
     ],
 )
 def test_a_package_that_offers_something_else_is_named(package, line, message):
     offer(package, line)
     with pytest.raises(CloveError, match=rf"of package 'their-package' .*{message}"):
         find_algorithm(line.split()[0])
+
+
+def test_one_that_fails_does_not_keep_others_from_being_known(package):
+    offer(package, "broken = no_such_module:Method\ndoubled = their_method:Doubled")
+    with pytest.warns(
+        CloveWarning, match="'broken' of package 'their-package' .* cannot be loaded"
+    ):
+        load_entry_points()
+    assert made("objective", "doubled").__name__ == "doubled"
+
+
+def test_a_name_of_ours_is_not_taken_silently(package):
+    offer(package, "fedavg = their_method:Doubled")
+    with pytest.warns(
+        CloveWarning, match="'fedavg' is clove's own, and not that of package 'their"
+    ):
+        assert find_algorithm("fedavg") is FedAvg
+
+
+@pytest.mark.parametrize("name", ["doubled", "unfinished"])
+def test_a_comparison_of_all_leaves_out_what_cannot_be_loaded(package, tmp_path, name):
+    offer(package, f"{name} = their_method:Unfinished")
+    options = {"clusters": 2, "clients_per_cluster": 2, "engine": "sequential"}
+    with pytest.warns(CloveWarning, match=f"{name} is left out: algorithm '{name}' of package"):
+        found = clove.compare(["fedavg", "all"], rounds=1, seeds=1, out=tmp_path / "c", **options)
+    assert name not in {one["algorithm"] for one in found.summaries}

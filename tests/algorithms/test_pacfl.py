@@ -237,3 +237,29 @@ def test_vectors_travel_once():
     first, second = result.history["bytes_up"]
     assert first - second == 25 * 3 * 64 * 4  # three vectors of 64 numbers, of four bytes
     assert result.history["bytes_down"].nunique() == 1
+
+
+# ------------------------------------------------- clients of few samples, and short samples
+
+
+@pytest.mark.parametrize("angle", ANGLES)
+def test_directions_that_a_client_has_not_count_for_nothing(angle):
+    x, y, z = np.eye(3)
+    few, many, other = (np.array([one]) for one in ([x, 0 * x], [x, y], [z, 0 * x]))
+    assert proximity(few, few, angle) == pytest.approx(0.0, abs=1e-4)
+    assert proximity(few, many, angle) == pytest.approx(0.0, abs=1e-4)
+    assert proximity(few, other, angle) == pytest.approx(90.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("angle", ANGLES)
+def test_who_has_no_directions_at_all_is_near_nobody(angle):
+    nothing, many = np.zeros((1, 2, 3)), np.eye(3)[None, :2]
+    assert proximity(nothing, many, angle) == pytest.approx(90.0, abs=1e-4)
+
+
+def test_as_many_vectors_as_there_are_numbers_in_a_sample_are_too_many():
+    sent = np.concatenate([lines(0, 30), np.zeros((2, 1, 2))], axis=1)[:, :1]
+    clients = AnsweringClients([0.0] * 2, {"vectors": sent})
+    method = Pacfl(setup(2, 2), vectors=3)
+    with pytest.raises(CloveError, match="vectors=3, but a sample has 2 numbers"):
+        clients.play(method.round(method.begin(), everybody(2)), Summary, Train)

@@ -11,6 +11,7 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import Batch, LocalTraining, Sequential, Train, Vectorized
 from clove.federation.learner import NetworkLearner
+from clove.runs.settings import from_names
 from clove.tasks import classification, regression
 from tests.federation.worlds import dense_norm, models_for, some_clients
 
@@ -122,9 +123,10 @@ def test_clients_train_the_meta_loss_on_batches_of_all_parts():
         assert weights(outcome.state.models) == [3.0]
 
 
-@pytest.mark.parametrize("alpha", [0.3, None])
+@pytest.mark.parametrize("alpha", [0.3, 0.0])
 def test_clients_take_steps_of_their_own_before_they_are_measured(alpha):
     method = PerFedAvg(setup(3), personal_learning_rate=alpha, personal_steps=4)
+    assert method.objective.alpha == (alpha or TRAINING.learning_rate)
     question = method.evaluation(method.begin(), THREE)
     assert question.adapt.optimizer == "sgd"
     assert question.adapt.steps == question.adapt.epochs == 4
@@ -138,7 +140,7 @@ def test_clients_take_steps_of_their_own_before_they_are_measured(alpha):
     ("options", "message"),
     [
         ({"meta_gradient": "first"}, "unknown meta_gradient 'first': did you mean 'first-order'"),
-        ({"personal_learning_rate": 0.0}, "personal_learning_rate must be above zero"),
+        ({"personal_learning_rate": -0.1}, "personal_learning_rate must be above zero"),
         ({"delta": -1.0}, "delta must be above zero"),
         ({"personal_steps": 0}, "personal_steps must be 1 or more"),
     ],
@@ -147,6 +149,13 @@ def test_clients_take_steps_of_their_own_before_they_are_measured(alpha):
 def test_settings_out_of_range_are_refused(options, message):
     with pytest.raises(CloveError, match=message):
         PerFedAvg(setup(3), **options)
+
+
+def test_as_large_as_the_learning_rate_can_be_said_in_a_runs_settings():
+    own = from_names(algorithm="per-fedavg", personal_learning_rate=0)
+    assert own.options == {"personal_learning_rate": 0.0}
+    with pytest.raises(CloveError, match=r"personal_learning_rate of per-fedavg cannot be None"):
+        from_names(algorithm="per-fedavg", personal_learning_rate=None)
 
 
 @pytest.mark.parametrize("kind", ["first-order", "hessian-free"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
 import clove
+from clove.algorithms import FedAvg, Outcome
 from clove.errors import CloveError
 from clove.runs.build import gather_clients
 from clove.runs.loop import drive, participants, plain
@@ -113,6 +114,35 @@ def test_methods_that_do_not_ask_whether_assignments_are_stable_do_not_say(
 ) -> None:
     result = clove.run(**{**QUICK, "rounds": 3, "algorithm": algorithm})
     assert [record["stable"] for record in result.history.to_dict("records")] == said
+
+
+def asks_a_number(method: FedAvg, state: Any, cohort: Any) -> Generator[Any, Any, Any]:
+    yield 7
+
+
+def returns_nothing(method: FedAvg, state: Any, cohort: Any) -> Generator[Any, Any, Any]:
+    yield from ()
+
+
+def asks_nothing(method: FedAvg, state: Any, cohort: Any) -> Any:
+    return Outcome(state, cohort, None)
+
+
+@pytest.mark.parametrize(
+    ("mistaken", "said"),
+    [
+        (asks_a_number, "a round of fedavg asked 7, which is no question. Those of .* are .*Train"),
+        (returns_nothing, "a round of fedavg must return an Outcome, not None"),
+        (asks_nothing, "the round of fedavg must yield its questions"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
+def test_mistakes_in_a_method_of_ones_own_are_said(
+    mistaken: Any, said: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FedAvg, "round", mistaken)
+    with pytest.raises(CloveError, match=said):
+        clove.run(**{**TINY, "engine": engine}, algorithm="fedavg")
 
 
 def test_a_run_in_which_nobody_ever_replies_says_so() -> None:

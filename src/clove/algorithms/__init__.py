@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from clove.algorithms.base import Algorithm, Asking, Outcome, Setup
@@ -22,7 +24,7 @@ from clove.algorithms.local import Local
 from clove.algorithms.one_model import OneModel, OneModelState
 from clove.algorithms.pacfl import Pacfl
 from clove.algorithms.per_fedavg import PerFedAvg
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError, CloveWarning, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,6 +35,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {}
 
 def register(algorithm: type[Algorithm[Any]]) -> type[Algorithm[Any]]:
     """Make a method known by its name; usable as a class decorator."""
+    _check_whole(algorithm)
     known = ALGORITHMS.get(algorithm.name)
     if known is not None and known is not algorithm:
         raise CloveError(f"an algorithm named {algorithm.name!r} is registered already: {known}")
@@ -40,8 +43,19 @@ def register(algorithm: type[Algorithm[Any]]) -> type[Algorithm[Any]]:
     return algorithm
 
 
+def _check_whole(algorithm: type[Algorithm[Any]]) -> None:
+    """Refuse a class that lacks what every method has."""
+    for name, kind, what in (("name", str, "a text"), ("state_type", type, "a dataclass")):
+        if not isinstance(getattr(algorithm, name, None), kind):
+            raise CloveError(f"{algorithm.__name__} has no `{name}`: give the class one, {what}")
+    missing = ", ".join(sorted(algorithm.__abstractmethods__))
+    if missing:
+        raise CloveError(f"{algorithm.__name__} does not say what its methods {missing} do")
+
+
 def find_algorithm(name: str) -> type[Algorithm[Any]]:
     """Return the method of that name: one of ours, one registered, or an installed package's."""
+    _warn_of_namesakes(name)
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     offered = _offered()
@@ -56,28 +70,59 @@ def known_algorithms() -> list[str]:
 
 
 def load_entry_points() -> None:
-    """Load the methods of all installed packages, so that their objectives are known too."""
+    """Load the methods of all installed packages, so that their objectives are known too.
+
+    One that fails is named, and does not keep the others from being loaded.
+    """
     for name, point in _offered().items():
         if name not in ALGORITHMS:
-            _loaded(point)
+            try:
+                _loaded(point)
+            except CloveError as error:
+                warnings.warn(str(error), CloveWarning, stacklevel=2)
 
 
 def _offered() -> dict[str, EntryPoint]:
     """Return the methods that installed packages offer, by name."""
-    from importlib.metadata import entry_points  # not needed for methods of our own
+    from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    # The first of a name: whatever the order of their folders, by the package's name.
+    points = sorted(entry_points(group=ENTRY_POINTS), key=_whose, reverse=True)
+    return {point.name: point for point in points}
+
+
+@cache  # said once
+def _warn_of_namesakes(name: str) -> None:
+    """Say so where an installed package offers a name that is taken."""
+    from importlib.metadata import entry_points
+
+    offers = sorted(map(_whose, entry_points(group=ENTRY_POINTS, name=name)))
+    unused = offers if name in OURS else offers[1:]
+    if unused:
+        used = "clove's own" if name in OURS else f"that of {offers[0]}"
+        warnings.warn(
+            f"{name!r} is {used}, and not that of {', '.join(unused)}, which needs another name",
+            CloveWarning,
+            stacklevel=3,
+        )
+
+
+def _whose(point: EntryPoint) -> str:
+    return "a package" if point.dist is None else f"package {point.dist.name!r}"
 
 
 def _loaded(point: EntryPoint) -> type[Algorithm[Any]]:
-    package = "a package" if point.dist is None else f"package {point.dist.name!r}"
-    what = f"algorithm {point.name!r} of {package} ({point.value})"
+    what = f"algorithm {point.name!r} of {_whose(point)} ({point.value})"
     try:
         found = point.load()
     except Exception as error:  # a package of somebody else's can fail in any way
         raise CloveError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise CloveError(f"{what} is no clove.algorithms.Algorithm, but {found!r}")
+    try:
+        _check_whole(found)
+    except CloveError as error:
+        raise CloveError(f"{what}: {error}") from None
     if found.name != point.name:
         raise CloveError(f"{what} calls itself {found.name!r}: entry point and name must agree")
     return register(found)
@@ -102,6 +147,8 @@ for _algorithm in (  # in the order of tables: clusters, models of one's own, on
     Centralized,
 ):
     register(_algorithm)
+
+OURS = frozenset(ALGORITHMS)
 
 __all__ = [
     "ALGORITHMS",

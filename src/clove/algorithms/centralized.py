@@ -29,7 +29,8 @@ class Centralized(Algorithm[CentralizedState]):
 
     Before the run begins, all training data of a pool are handed to its first client, and only
     those clients train, `local_epochs` a round. Every client is measured on its own test data with
-    the model of its pool. It takes no notice of participation.
+    the model of its pool. It takes no notice of participation, and has no
+    stragglers: a pool is no client that could fail to reply.
 
     Network: this is no federated method. Data leave their clients, which the run's bytes do not
     count: they are one model down and one up for each pool.

@@ -61,8 +61,10 @@ class CflS(Algorithm[CflState]):
     Parameters
     ----------
     eps1, eps2 : the thresholds. 0.4 and 1.6 are those of the authors' notebook, which trains by SGD
-        with step size 0.1 and momentum 0.9. How long updates are depends on network, optimiser and
-        step size: with Adam, whose steps hardly shrink, others are needed.
+        with step size 0.1, falling by a hundredth a round (`learning_rate_decay=0.99`), and
+        momentum 0.9, which clients keep from round to round (`keep_momentum`). How long updates are
+        depends on network, optimiser and step size: with Adam, whose steps hardly shrink, others
+        are needed.
     split_after : no splits in so many rounds at first. 20 in the notebook; the paper has no such
         rule.
     linkage : how similarities make two halves. "single" minimises the largest similarity between

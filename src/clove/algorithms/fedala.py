@@ -96,7 +96,8 @@ class FedAla(Algorithm[FedAlaState]):
     weight_learning_rate : η of the weights, 1 in the paper.
     settle_window, settle_threshold : losses have settled when the standard deviation of those of
         the last passes, so many, is below the threshold; 10 and 0.1 in the authors' code. (Here a
-        pass's loss is the mean of its batches, there that of the last.) 100 passes at most.
+        pass's loss is the mean of its batches, there that of the last; and the first look is after
+        `settle_window` passes, there after one more.) 100 passes at most.
     measured : the client's model as "trained" (the paper), or as "blended", the start of its next
         training: its weights with the new global model. PFLlib measures after the latter.
 

@@ -128,7 +128,8 @@ class FedGwc(Algorithm[FedGwcState]):
     the variance divides by n - 1; a group may be split however few its clients, once each has taken
     part (they split only where each part can fill a cohort of its own, since they draw cohorts by
     group; here participants are drawn from all clients); P begins with zeros. Their score of
-    Wasserstein type measures clusterings and takes no part in the method. For newcomers, and for
+    Wasserstein type measures clusterings and takes no part in the method. Where fewer than ten take
+    part, they add losses drawn from a normal distribution; we do not. For newcomers, and for
     clients that join a run late, they have nothing; here these get the model of least loss.
 
     References

@@ -59,19 +59,31 @@ def _principal_angles(products: Floats) -> Floats:
     return _degrees(np.linalg.svd(products, compute_uv=False))
 
 
+def _existing(angles: Floats, there: NDArray[Any]) -> Floats:
+    """Return the sum of the first angles, as many as there are directions of both clients.
+
+    A client of few samples has fewer directions than are asked for, and zeros in their place.
+    """
+    counted = np.arange(angles.shape[-1]) < np.maximum(there, 1)[..., None]
+    total: Floats = np.where(counted, angles, 0.0).sum(axis=-1)
+    return total
+
+
 def _degrees(cosines: NDArray[Any]) -> Floats:
     within = np.clip(np.abs(cosines), 0.0, 1.0).astype(np.float64)
     angles: Floats = np.degrees(np.arccos(within))
     return angles
 
 
-# Of the products of two clients' vectors, which are the last two axes. A singular vector's sign
-# means nothing, hence no angle above 90 degrees.
-ANGLES: dict[str, Callable[[Floats], Floats]] = {
-    "smallest": lambda products: _principal_angles(products).min(axis=-1),
-    "sum": lambda products: _principal_angles(products).sum(axis=-1),
-    "ordered": lambda products: _degrees(np.diagonal(products, axis1=-2, axis2=-1)).sum(axis=-1),
-    "vectors": lambda products: _degrees(np.abs(products).max(axis=(-2, -1))),
+# Of the products of two clients' vectors, which are the last two axes, and of how many directions
+# both have. A singular vector's sign means nothing, hence no angle above 90 degrees.
+ANGLES: dict[str, Callable[[Floats, NDArray[Any]], Floats]] = {
+    "smallest": lambda products, _: _principal_angles(products).min(axis=-1),
+    "sum": lambda products, there: _existing(_principal_angles(products), there),
+    "ordered": lambda products, there: _existing(
+        _degrees(np.diagonal(products, axis1=-2, axis2=-1)), there
+    ),
+    "vectors": lambda products, _: _degrees(np.abs(products).max(axis=(-2, -1))),
 }
 
 
@@ -85,14 +97,20 @@ def proximity(vectors: NDArray[Any], others: NDArray[Any], angle: str) -> Floats
     array([[ 0., 90.]])
     """
     (clients, number, length), many = vectors.shape, len(others)
-    theirs = others.reshape(-1, length).T
+    theirs, sizes = others.reshape(-1, length).T, _directions(others)
     parts = max(1, -(-clients * number * theirs.shape[1] // AT_ONCE))
     rows = []
     for part in np.array_split(vectors, min(parts, clients)):
         products = part.reshape(-1, length) @ theirs
         pairs = products.reshape(len(part), number, many, -1).transpose(0, 2, 1, 3)
-        rows.append(ANGLES[angle](pairs))
+        rows.append(ANGLES[angle](pairs, np.minimum.outer(_directions(part), sizes)))
     return np.concatenate(rows)
+
+
+def _directions(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return how many of each client's vectors are any."""
+    count: NDArray[Any] = vectors.any(axis=-1).sum(axis=-1)
+    return count
 
 
 def mutual_proximity(vectors: NDArray[Any], angle: str) -> Floats:
@@ -125,7 +143,8 @@ class Pacfl(OneShot):
     angle : "smallest", the smallest principal angle (the paper's equation 2); "ordered", the sum
         of the angles between the first vectors, the second, and so on (its equation 3); "sum", of
         all principal angles; "vectors", the smallest between a vector of the one and a vector of
-        the other, as in the authors' code.
+        the other, as in the authors' code (which tells a vector from its opposite; singular vectors
+        come with either sign). Sums are of the directions that both clients have.
     per_class : vectors of each class's data instead, all together, as in the authors' code; goes
         with angle=vectors.
     linkage : distance of two groups of clients: "average" of all pairs, "weighted" (what the
@@ -184,6 +203,11 @@ class Pacfl(OneShot):
     def group(self, values: Summarised) -> Grouping:
         """Merge clients whose subspaces are near."""
         vectors = values["vectors"]
+        if vectors.shape[-1] < self.vectors:
+            raise CloveError(
+                f"vectors={self.vectors}, but a sample has {vectors.shape[-1]} numbers: so many "
+                "directions hold any data; send a few"
+            )
         labels = np.zeros(len(vectors), dtype=np.int64)
         if len(vectors) > 1:
             apart = mutual_proximity(vectors, self.angle)

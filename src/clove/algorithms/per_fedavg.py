@@ -72,7 +72,8 @@ class PerFedAvg(OneModel):
     Parameters
     ----------
     personal_learning_rate : α, the size of the step to one's own model; 0.01 is the paper's for
-        MNIST. None: the learning rate, as in PFLlib, which CLoVE's authors compared with.
+        MNIST. 0: the learning rate, as in PFLlib, which CLoVE's authors compared with. Of a step
+        so small little comes on data as few as a client of the digits has: there 0.1 serves.
     meta_gradient : "first-order" (FO, as in PFLlib) or "hessian-free" (HF).
     delta : the distance of the Hessian-free variant's finite difference, times the gradient.
     personal_steps : steps before a client uses the model; one in the paper.
@@ -86,7 +87,7 @@ class PerFedAvg(OneModel):
     Model-Agnostic Meta-Learning Approach. NeurIPS 2020.
     """
 
-    personal_learning_rate: float | None = 0.01
+    personal_learning_rate: float = 0.01
     meta_gradient: str = "first-order"
     delta: float = 1e-3
     personal_steps: int = 1
@@ -95,18 +96,20 @@ class PerFedAvg(OneModel):
 
     def __post_init__(self) -> None:
         check_names(self, {"meta_gradient": META_GRADIENTS})
-        for name in ("personal_learning_rate", "delta"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise CloveError(f"{name} must be above zero, not {value}")
+        if not self.personal_learning_rate >= 0:
+            raise CloveError(
+                "personal_learning_rate must be above zero, or zero for the learning rate, not "
+                f"{self.personal_learning_rate}"
+            )
+        if not self.delta > 0:
+            raise CloveError(f"delta must be above zero, not {self.delta}")
         if self.personal_steps < 1:
             raise CloveError(f"personal_steps must be 1 or more, not {self.personal_steps}")
 
     @property
     def alpha(self) -> float:
         """The size of the step to one's own model."""
-        rate = self.personal_learning_rate
-        return self.setup.training.learning_rate if rate is None else rate
+        return self.personal_learning_rate or self.setup.training.learning_rate
 
     @property
     def objective(self) -> MetaLoss:

@@ -235,7 +235,8 @@ def prepare(settings: Settings, clients: Clients) -> Prepared:
         evaluation_kernel=settings.evaluation_kernel,
         compiled=settings.compile,
         rounds=settings.rounds,
-        stragglers=settings.stragglers,
+        # Data that were put together are no client's that could fail to reply.
+        stragglers=settings.stragglers if algorithm.setup.pools is None else 0.0,
     )
     settings = replace(
         with_whole_paths(settings),

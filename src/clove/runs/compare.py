@@ -256,8 +256,9 @@ def _applies(name: str, attempt: Callable[[str], Any]) -> bool:
     """Try something with an algorithm; where it cannot be done, say that it is left out."""
     try:
         attempt(name)
-    except CloveError as error:
-        warnings.warn(f"{name} is left out: {error}", CloveWarning, stacklevel=2)
+    except Exception as error:  # a method of somebody else's can fail in any way
+        reason = str(error) if isinstance(error, CloveError) else f"{type(error).__name__}: {error}"
+        warnings.warn(f"{name} is left out: {reason}", CloveWarning, stacklevel=2)
         return False
     return True
 

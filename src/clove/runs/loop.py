@@ -8,12 +8,13 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, isfinite
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
 from clove import seeds
-from clove.algorithms import Asking, Outcome
+from clove.algorithms import Algorithm, Asking, Outcome
+from clove.errors import CloveError
 from clove.federation import Evaluate, Losses, LossVectors, Parameters, Scores, Vectorized
 from clove.federation.engines import EngineChoice
 from clove.federation.parameters import Indices
@@ -24,6 +25,7 @@ from clove.runs.build import Prepared
 from clove.runs.folder import RunFolder
 from clove.runs.settings import Settings
 
+QUESTIONS: tuple[type, ...] = get_args(Question)
 Record = dict[str, Any]
 Watcher = Callable[["Progress"], None]
 
@@ -218,6 +220,29 @@ def _note_times(progress: Progress, watch: Stopwatch) -> None:
     progress.timings.append({"round": progress.round, "seconds": total, **watch.seconds})
 
 
+def _asked(algorithm: Algorithm[Any], state: Any, cohort: Indices) -> Asking[Outcome[Any]]:
+    """Pass on the questions of an algorithm's round, if they are any; return what came of it."""
+    asking, reply = algorithm.round(state, cohort), None
+    if not isinstance(asking, Generator):
+        raise CloveError(f"the round of {algorithm.name} must yield its questions")
+    while True:
+        try:
+            question = asking.send(reply)
+        except StopIteration as stop:
+            outcome = stop.value
+            break
+        if not isinstance(question, QUESTIONS):
+            known = ", ".join(one.__name__ for one in QUESTIONS)
+            raise CloveError(
+                f"a round of {algorithm.name} asked {question!r}, which is no question. Those of "
+                f"clove.federation.questions are {known}"
+            )
+        reply = yield question
+    if not isinstance(outcome, Outcome):
+        raise CloveError(f"a round of {algorithm.name} must return an Outcome, not {outcome!r}")
+    return outcome
+
+
 def _round(progress: Progress) -> Asking[None]:
     """Ask all questions of a round, and note what came of it."""
     number = progress.round + 1
@@ -226,7 +251,7 @@ def _round(progress: Progress) -> Asking[None]:
     prepared = progress.prepared
     settings, federation = prepared.settings, prepared.federation
     cohort = participants(settings.seed, number, federation.present, settings.participation)
-    outcome: Outcome[Any] = yield from prepared.algorithm.round(progress.state, cohort)
+    outcome = yield from _asked(prepared.algorithm, progress.state, cohort)
     federation.end_round(len(outcome.clients))
     progress.state = outcome.state
     if outcome.assignment is not None:

@@ -191,6 +191,12 @@ def from_names(**given: Any) -> Settings:
     for name in given:
         if name not in options and name not in data:
             raise unknown_setting(name, base, base.algorithm, [*GENERAL, *options, *data])
+    for name, value in given.items():
+        if value is None and name in options and options[name][1] is not None:
+            raise CloveError(
+                f"{name} of {base.algorithm} cannot be None: its default, which it has "
+                f"where nothing is said, is {options[name][1]!r}"
+            )
     return replace(
         base,
         data={n: v for n, v in given.items() if n in data and v is not None},
