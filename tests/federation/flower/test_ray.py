@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 import clove
+from tests.deployment.stories import alive, until
 
 from .runs import CLIENTS, simulate
 from .test_equality import CASES
@@ -47,12 +46,6 @@ def run_script(
     )
 
 
-def ray_processes() -> set[str]:
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    mine = [line for line in listed.stdout.splitlines() if "ray" in line and sys.prefix in line]
-    return {line.split()[0] for line in mine}
-
-
 def case(name: str) -> Any:
     """CLoVE by itself is told in every test run; all others, one after the other, take minutes."""
     return pytest.param(name, marks=() if name == "clove" else pytest.mark.patient)
@@ -61,12 +54,11 @@ def case(name: str) -> Any:
 @pytest.mark.parametrize("name", [case(name) for name in CASES])
 def test_a_simulation_on_ray_is_the_run_of_the_sequential_engine(name: str, tmp_path: Path) -> None:
     settings = {"algorithm": "clove", **CASES[name]}
-    before = ray_processes()
     done = run_script(tmp_path, **settings)
     assert done.returncode == 0, done.stderr[-3000:]
     ours = clove.load(tmp_path / "run")
     assert ours._story.records == simulate(**settings)._story.records
-    assert ray_processes() <= before, "nothing is left running"
+    until(lambda: alive(tmp_path) == [], "their end")  # Ray's actors take a moment
 
 
 KILLED = """
@@ -79,7 +71,6 @@ run_simulation("""
 @pytest.mark.patient  # what is not Ray's of it is tested in one process, in test_forgetting.py
 def test_a_simulation_that_was_killed_finds_its_clients_memories(tmp_path: Path) -> None:
     settings = {"algorithm": "local", "rounds": 4}
-    before = ray_processes()
     killed = run_script(tmp_path, SCRIPT.replace("run_simulation(", KILLED), **settings)
     assert killed.returncode == 9
     assert len(list((tmp_path / "run" / "memories").iterdir())) == CLIENTS
@@ -88,15 +79,7 @@ def test_a_simulation_that_was_killed_finds_its_clients_memories(tmp_path: Path)
     assert "has lost what it kept" not in done.stderr
     ours = clove.load(tmp_path / "run")
     assert ours._story.records == simulate(**settings)._story.records
-    until(lambda: ray_processes() <= before)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait for what a killed run has left behind to notice, and end."""
-    end = monotonic() + 60
-    while not happened():
-        assert monotonic() < end
-        sleep(0.5)
+    until(lambda: alive(tmp_path) == [], "their end")
 
 
 def test_a_run_that_fails_is_a_failure_of_the_app(tmp_path: Path) -> None:
