@@ -192,7 +192,8 @@ def from_names(**given: Any) -> Settings:
         if name not in options and name not in data:
             raise unknown_setting(name, base, base.algorithm, [*GENERAL, *options, *data])
     for name, value in given.items():
-        if value is None and name in options and options[name][1] is not None:
+        # None stands for the default; but where that is a number, it may be meant as another one.
+        if value is None and name in options and isinstance(options[name][1], int | float):
             raise CloveError(
                 f"{name} of {base.algorithm} cannot be None: its default, which it has "
                 f"where nothing is said, is {options[name][1]!r}"
