@@ -18,6 +18,7 @@ from clove.data import ClientData
 from clove.errors import CloveError, unknown_name
 from clove.federation import parameters as stacks
 from clove.federation.budget import fitting_group, memory_limit
+from clove.federation.kept_memory import keep_memory
 from clove.federation.layers import KERNELS, ONE_BY_ONE, TILED
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
@@ -107,6 +108,7 @@ def make_engine(
         raise unknown_name("engine", name, ENGINES)
     if threads:
         torch.set_num_threads(threads)
+    keep_memory()
     if name == "sequential":
         choice = EngineChoice(name, 0, torch.get_num_threads(), "as asked")
         return Sequential(clients, task, **options), choice

@@ -25,6 +25,7 @@ At = int | None
 
 KERNELS = ("grouped", "channels-last", "unfolded", "one by one", "tiled")
 ONE_BY_ONE, TILED = KERNELS[3:]
+MANY_CHANNELS = 16  # fill a processor's vectors
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,13 @@ class Pooling(ImageLayer):
         """Pool each channel by itself."""
         if self.in_pairs and not x.tensor.requires_grad:
             return Spread(largest_of_four(x.tensor), x.at)
-        if self.in_pairs and not x.tensor.is_cuda:  # there torch's own kernel is many times slower
+        images = x.tensor if x.at is None else x.tensor.flatten(x.at, x.at + 1)
+        if self.in_pairs and not suits_torch(images):
             return Spread(LargestOfFour.apply(x.tensor), x.at)  # type: ignore[no-untyped-call]
-        if x.at is None:
-            return Spread(self.module(x.tensor), None)
-        sizes = x.tensor.shape[x.at : x.at + 2]
-        return Spread(_split(self.module(x.tensor.flatten(x.at, x.at + 1)), x.at, sizes), x.at)
+        pooled = self.module(images)
+        if x.at is not None:
+            pooled = _split(pooled, x.at, x.tensor.shape[x.at : x.at + 2])
+        return Spread(pooled, x.at)
 
     def alone(self, own: Stack, x: Tensor, updates: dict[str, Tensor] | None) -> Tensor:
         """Pool each channel by itself."""
@@ -485,6 +487,14 @@ def by_two(module: nn.MaxPool2d) -> bool:
         not module.ceil_mode and module.padding in (0, (0, 0)) and module.dilation in (1, (1, 1))
     )
     return plain and all(size in (2, (2, 2)) for size in sizes)
+
+
+def suits_torch(images: Tensor) -> bool:
+    """Say whether torch pools such images fast: on a CPU by many channels that lie side by side."""
+    if images.is_cuda:
+        return True
+    side_by_side = images.is_contiguous(memory_format=torch.channels_last)
+    return side_by_side and images.shape[1] >= MANY_CHANNELS
 
 
 def usual(module: nn.Conv2d) -> bool:
