@@ -162,7 +162,7 @@ def test_sums_that_ran_out_of_memory_have_not_begun(monkeypatch):
         raise torch.OutOfMemoryError
 
     with monkeypatch.context() as now:
-        now.setattr(stacks, "_flat", no_memory)
+        now.setattr(stacks, "_by_kind", no_memory)
         with pytest.raises(torch.OutOfMemoryError):
             sums.add(models, np.array([0, 0]), np.ones(2))
     sums.add(models, np.array([0, 0]), np.ones(2))

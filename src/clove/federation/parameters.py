@@ -107,8 +107,10 @@ def model_bytes(models: Parameters) -> int:
 def finite_rows(models: Parameters) -> Callable[[], NDArray[np.bool_]]:
     """Find out of each model of a stack whether all its numbers are finite; wait for it later."""
     # Nought times a number is nought, unless the number is not finite.
-    kinds = [flat for kind, flat in _flat(models).items() if kind.is_floating_point]
-    return download(torch.stack([flat.mul(0).sum(1) for flat in kinds]).sum(0) == 0)
+    numbers = [
+        p for kind, parts in _by_kind(models).items() if kind.is_floating_point for p in parts
+    ]
+    return download(torch.stack([part.mul(0).sum(1) for part in numbers]).sum(0) == 0)
 
 
 def difference(models: Parameters, others: Parameters) -> dict[str, Tensor]:
@@ -210,9 +212,9 @@ def _weighted_sums(models: Parameters, shares: NDArray[np.float64]) -> dict[torc
     weights, sums = upload(shares, _device(models)), {}
     # A matrix product adds in a fixed order on every device; scattered adds do not.
     with exact_products():
-        for kind, flat in _flat(models).items():
+        for kind, parts in _by_kind(models).items():
             exact = kind if kind.is_floating_point else torch.float64
-            sums[kind] = weights.to(exact) @ flat.to(exact)
+            sums[kind] = torch.cat([weights.to(exact) @ part.to(exact) for part in parts], 1)
     return sums
 
 
@@ -221,14 +223,18 @@ def _rounded(kind: torch.dtype, numbers: Tensor) -> Tensor:
     return numbers if kind.is_floating_point else numbers.round().to(kind)
 
 
-def _flat(models: Parameters) -> dict[torch.dtype, Tensor]:
-    """Return a stack as one matrix `[models, numbers]` for each type of number."""
-    rows = count(models)
-    kinds = dict.fromkeys(tensor.dtype for tensor in models.values())
-    return {
-        kind: torch.cat([t.reshape(rows, _size(t)) for t in models.values() if t.dtype == kind], 1)
-        for kind in kinds
-    }
+def _by_kind(models: Parameters) -> dict[torch.dtype, list[Tensor]]:
+    """Return a stack as matrices `[models, numbers]` by type of number.
+
+    On a GPU those of a type are joined, for few large operations; elsewhere that would cost more
+    than it saves.
+    """
+    kinds: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in models.values():
+        kinds.setdefault(tensor.dtype, []).append(tensor.reshape(count(models), _size(tensor)))
+    if _device(models).type != "cuda":
+        return kinds
+    return {kind: [torch.cat(parts, 1)] for kind, parts in kinds.items()}
 
 
 def _unflat(flat: Mapping[torch.dtype, Tensor], like: Parameters) -> dict[str, Tensor]:
