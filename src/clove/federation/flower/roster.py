@@ -19,7 +19,7 @@ from clove.errors import CloveError, CloveWarning
 from clove.federation.flower.checks import check_size
 from clove.federation.flower.client import HELLO, message_type
 from clove.federation.flower.codec import Reader
-from clove.federation.flower.exchange import Reply, exchange, received, send
+from clove.federation.flower.exchange import Reply, received, send
 from clove.federation.flower.header import reason_of
 from clove.federation.flower.hello import LONGEST_NAME, Hello, Terms, in_plain_words, unfit
 from clove.federation.flower.words import plain
@@ -27,9 +27,10 @@ from clove.federation.parameters import Indices
 
 PAUSE = 0.5
 AGAIN, SELDOM = 30.0, 600.0  # seconds until a node that was refused or silent is greeted again
-MOMENT = 10.0  # seconds that a round waits for the greeting of a node that has just come
+MOMENT = 10.0  # seconds that are waited for a node that has just been greeted, once enough are in
 DAY = 86_400.0
 LONGEST_GREETING = 100_000  # bytes
+MOST_NAMED = 10  # nodes in a line
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ class Roster:
     _groups: dict[int, int | None] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)  # of nodes that were registered
     _nodes: int = 0  # how many are online
+    _greeted: dict[int, float] = field(default_factory=dict)  # they may yet answer: since when
     _outside: dict[int, Outside] = field(default_factory=dict)  # nodes that are no clients
-    _sent: dict[str, int] = field(default_factory=dict)  # greetings not waited for: to whom
+    _sent: dict[str, int] = field(default_factory=dict)  # greetings without an answer: to whom
 
     @property
     def size(self) -> int:
@@ -101,59 +103,116 @@ class Roster:
         self.bound.update(saved.get("bound", {}))
 
     def wait(self, least: int, patience: float) -> None:
-        """Wait until so many clients are there."""
-        end, said = time.monotonic() + patience, False
+        """Wait until so many clients are there, then a moment for others who have just come.
+
+        One node that hangs holds up nobody: meanwhile others are greeted, and let in.
+        """
+        end, moment = time.monotonic() + patience, None
+        came: dict[int, Hello] = {}
+        told = set[str]()
         while True:
-            self.refresh()
-            if len(self.members) >= least:
-                return
-            if not said:
-                said, there = True, f"{len(self.members)} of {least} nodes are here"
-                logging.getLogger("flwr").info("%s, waiting up to %g s", there, patience)
-            if time.monotonic() > end:
+            now = time.monotonic()  # before the look: the last one sees all who came in time
+            self._look(came)
+            enough = len(self.members) >= least
+            moment = (moment or min(end, now + self._moment)) if enough else None
+            if moment is not None and (now >= moment or not self._someone_new(now)):
+                break
+            if not enough and now >= end:
                 raise CloveError(self._too_few(least, patience))
+            waited = "a moment for others" if enough else f"up to {patience:g} s"
+            if waited not in told:
+                told.add(waited)
+                self._tell(least, waited)
             time.sleep(PAUSE)
+        self._remember_all()
+
+    def _tell(self, least: int, waited: str) -> None:
+        there = f"{len(self.members)} of {least} nodes are here"
+        more = f", {len(self._greeted)} more are being greeted" if self._greeted else ""
+        logging.getLogger("flwr").info("%s%s, waiting %s", there, more, waited)
+
+    @property
+    def _moment(self) -> float:
+        return min(self.timeout, MOMENT)
+
+    def _someone_new(self, now: float) -> bool:
+        """Tell whether a node was greeted so lately that its answer may be on its way."""
+        return any(now - since < self._moment for since in self._greeted.values())
 
     def _too_few(self, least: int, patience: float) -> str:
         there = f"{len(self.members)} of {least} nodes"
+        silent = {node for node, one in self._outside.items() if one.problem is None}
+        silent |= self._greeted.keys()
+        names = ", ".join(f"node {node}" for node in sorted(silent)[:MOST_NAMED])
+        hang = f" (no answer to a greeting from {len(silent)} more: {names})" if silent else ""
         if self.terms is None:
             refused = any(one.problem is not None for one in self._outside.values())
             mend = "mend those that are named above, by what is said of them, " if refused else ""
             advice = f"start the others, {mend}or set min-nodes"
-            return f"only {there} were there after {patience:g} s: {advice}"
+            return f"only {there} were there after {patience:g} s{hang}: {advice}"
         return (
-            f"only {there} fit this run after {patience:g} s: start others, mend those that are "
-            "named above, by what is said of them, or set the run's task and outputs, or min-nodes"
+            f"only {there} fit this run after {patience:g} s{hang}: start others, mend those that "
+            "are named above, by what is said of them, or set the run's task and outputs, or "
+            "min-nodes"
         )
 
     def refresh(self) -> None:
-        """Forget nodes that left, and greet those that came.
+        """Look once who is there: forget nodes that left, greet those that came, wait for none."""
+        self._look({})
+        self._remember_all()
 
-        Before the run their answers are waited for: by those it is decided what fits. Later a
-        round waits a moment for them, and no longer for who may be silent.
+    def _look(self, came: dict[int, Hello]) -> None:
+        """Forget nodes that left, greet those that came, and let in who has answered.
+
+        Who was let in since a wait began, in `came`, is so anew with each answer: no time decides
+        who gets which number.
         """
-        nodes = list(self.grid.get_nodes())
-        online = {int(node.node_id) for node in nodes}
-        self._keys = {int(one.node_id): _digest(one.public_key) for one in nodes if one.name}
-        self._nodes = len(online)
+        online = self._online()
         self._forget_all_but(online)
-        inside = {one.node for one in self.members.values()}
-        now = time.monotonic()
+        for node in came.keys() - online:
+            del came[node]
+        now, inside = time.monotonic(), {one.node for one in self.members.values()}
         self._greet_again(node for node, one in self._outside.items() if one.due <= now)
-        new = online - inside - self._outside.keys()
-        patience = self.timeout if self.terms is None else min(self.timeout, MOMENT)
-        replies = [one for one in received(self.grid, self._sent) if not one.silent]
-        replies += exchange(self.grid, message_type(HELLO), _greeting(new), patience)
-        # Whoever was busy answers all greetings that waited for it: one of them is enough.
-        one_each = {one.node: one for one in replies if one.node not in inside}
-        heard = (self._heard(one) for one in one_each.values())
-        self._admit_all(one for one in heard if one is not None)
+        lost = self._greet(online - inside - self._outside.keys() - self._greeted.keys())
+        replies = [*lost, *received(self.grid, self._sent)]
+        heard = [self._heard(one) for one in _one_each(replies) if one.node not in inside]
+        self._name_silent()
+        new = dict(one for one in heard if one is not None)
+        if new:
+            came |= new
+            self.members = {n: one for n, one in self.members.items() if one.node not in came}
+            self._admit_all(came.items())
+
+    def _online(self) -> set[int]:
+        nodes = list(self.grid.get_nodes())
+        self._keys = {int(one.node_id): _digest(one.public_key) for one in nodes if one.name}
+        self._nodes = len(nodes)
+        return {int(node.node_id) for node in nodes}
+
+    def _greet(self, nodes: set[int]) -> list[Reply]:
+        """Greet nodes that have just come; say which cannot be reached."""
+        sent = send(self.grid, message_type(HELLO), _greeting(nodes), DAY)
+        self._sent |= sent
+        self._greeted |= dict.fromkeys(sent.values(), time.monotonic())
+        lost = nodes - set(sent.values())
+        return [Reply(node, None, "the message could not be sent") for node in lost]
+
+    def _name_silent(self) -> None:
+        """Name nodes that have not answered for long; what they are sent next comes seldom."""
+        # Before the run all else waits for them, or they for others: they may have much to load.
+        patience = self.timeout if self.terms is None else self._moment
+        now = time.monotonic()
+        for node in [node for node, since in self._greeted.items() if now - since >= patience]:
+            del self._greeted[node]
+            self._outside[node] = Outside(None, now + AGAIN, AGAIN)
+            _warn(node, "", f"no answer in {patience:g} s; it is greeted again")
 
     def _forget_all_but(self, online: set[int]) -> None:
         members = {n: one for n, one in self.members.items() if one.node in online}
         left = len(members) < len(self.members)
         self.members = members
         self._outside = {node: one for node, one in self._outside.items() if node in online}
+        self._greeted = {node: one for node, one in self._greeted.items() if node in online}
         self._sent = {name: node for name, node in self._sent.items() if node in online}
         if left:  # whoever was refused for a number's sake may have it now
             for one in self._outside.values():
@@ -179,6 +238,9 @@ class Roster:
 
     def _heard(self, reply: Reply) -> tuple[int, Hello] | None:
         """Return what a node said of itself, or leave it out for now."""
+        waited_for = self._greeted.pop(reply.node, None) is not None
+        if reply.silent and not waited_for:
+            return None
         if reply.silent:
             self._set_outside(reply.node)
             _warn(reply.node, "", f"{reply.problem}; it is greeted again")
@@ -213,8 +275,11 @@ class Roster:
             return
         self._outside.pop(node, None)
         self.members[number] = Member(number, node, hello)
-        if self.terms is not None:  # else it may yet turn out not to fit, and is no client then
-            self._remember(self.members[number])
+
+    def _remember_all(self) -> None:
+        if self.terms is not None:  # else some may yet turn out not to fit, and are no clients then
+            for member in self.members.values():
+                self._remember(member)
 
     def _remember(self, member: Member) -> None:
         """Keep for the rest of the run who this client is."""
@@ -261,6 +326,7 @@ class Roster:
         self.terms = terms([one.hello for one in came])
         self.members = {}
         self._admit_all((one.node, one.hello) for one in came)
+        self._remember_all()
         return self.terms
 
 
@@ -274,6 +340,11 @@ def _called(hello: Hello) -> str:
 def _warn(node: int, called: str, problem: str) -> None:
     who = f"node {node} ({called})" if called else f"node {node}"
     warnings.warn(f"{who} is left out: {problem}", CloveWarning, stacklevel=2)
+
+
+def _one_each(replies: Iterable[Reply]) -> Iterable[Reply]:
+    """Return one reply of each node: whoever was busy answers all greetings that waited for it."""
+    return {one.node: one for one in sorted(replies, key=lambda one: not one.silent)}.values()
 
 
 def _greeting(nodes: Iterable[int]) -> dict[int, RecordDict]:
