@@ -1,9 +1,10 @@
 """Summaries of a client's own data, known by name: what a client can say of them without a sample.
 
 A summary is a pure function of one client's training data, and of a model where the question names
-one. Its tensors have the same shape for every client. One that is marked `side_by_side` neither
-branches on numbers nor draws, and leaves out samples of no weight: the vectorized engine maps it
-over its stack of clients, as it does objectives.
+one. Its tensors have the same shape for every client. A part called `counts` says how many of the
+client's samples are of each kind, each sample of one: on a network it is held to their number. One
+that is marked `side_by_side` neither branches on numbers nor draws, and leaves out samples of no
+weight: the vectorized engine maps it over its stack of clients, as it does objectives.
 """
 
 from __future__ import annotations

@@ -245,7 +245,10 @@ def asked(question: Question, bad: Any) -> tuple[Answer, list[str]]:
     far.roster.grid.nodes[FIRST_NODE + BAD].spoil = None
     far.begin_round(1)
     far.told[:], far.heard[:] = -1, 0
-    far.roster.grid.nodes[FIRST_NODE + BAD].spoil = bad
+    far.roster.grid.nodes[FIRST_NODE + BAD].spoil = lambda message, reply: (
+        # Who says too much of itself is greeted again, and honest then.
+        reply if message.metadata.message_type == "query.hello" else bad(message, reply)
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CloveWarning)
         answer = far.answer(question)

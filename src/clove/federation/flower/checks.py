@@ -30,7 +30,8 @@ from clove.federation.questions import (
 )
 
 ROOM = 1e6  # how many clients a sum has room for
-NOT_NEGATIVE = ("counts", "variance")  # what parts of summaries with these names cannot be
+COUNTS = "counts"  # the part of a summary that says how many samples are of each kind
+NOT_NEGATIVE = (COUNTS, "variance")  # what parts of summaries with these names cannot be
 SPARE = 1_000_000  # bytes an answer may have beyond two models: losses, summaries
 
 
@@ -50,6 +51,29 @@ def check_size(content: RecordDict, most: int) -> None:
     size = payload(content) + sum(len(one) for one in words if isinstance(one, str | bytes | list))
     if size > most:
         raise Misread(f"its answer has {size:,} bytes, where {most:,} are the most")
+
+
+class Outgrown(Misread):
+    """An answer that speaks of more samples than its client said it has."""
+
+
+def check_samples(answer: Answer, most: int) -> None:
+    """Refuse an answer by more samples than its client has: it would weigh as much in every mean.
+
+    Their number is the client's own word, too; but it is bounded, and given once.
+    """
+    if isinstance(answer, Trained) and answer.samples[0] > most:
+        of = f"it trained on {answer.samples[0]:g} samples"
+    elif isinstance(answer, Summaries) and _counted(answer) > most:
+        of = f"its summary counts {_counted(answer):g} samples"
+    else:
+        return
+    raise Outgrown(f"{of}, and said it has {most}; it is greeted again, to say how many it has now")
+
+
+def _counted(answer: Summaries) -> float:
+    # Whole numbers may be so large that their sum would be below nought.
+    return float(answer.values[COUNTS].sum(dtype=np.float64)) if COUNTS in answer.values else 0.0
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,8 @@ class Roster:
     def miss(self, number: int) -> None:
         """Ask a client that fell silent nothing more, until it answers a greeting.
 
-        That is sent and not waited for: whoever hangs costs its timeout once, not every time.
+        That is sent and not waited for: whoever hangs costs its timeout once, not every time. So
+        is a client greeted that contradicts what it said of itself: its data may have grown.
         """
         self._set_outside(self.members.pop(number).node)
 

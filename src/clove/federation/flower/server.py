@@ -14,7 +14,14 @@ from flwr.app import RecordDict
 
 from clove.errors import CloveError, CloveWarning
 from clove.federation import parameters as stacks
-from clove.federation.flower.checks import Wanted, check_answer, check_size, most_bytes
+from clove.federation.flower.checks import (
+    Outgrown,
+    Wanted,
+    check_answer,
+    check_samples,
+    check_size,
+    most_bytes,
+)
 from clove.federation.flower.client import message_type
 from clove.federation.flower.codec import Misread, Reader, payload
 from clove.federation.flower.collected import Collected
@@ -39,7 +46,6 @@ from clove.federation.questions import (
     Recalled,
     Summary,
     Train,
-    Trained,
 )
 from clove.federation.summaries import Summariser
 from clove.federation.wire import Ledger, Stacks
@@ -241,16 +247,15 @@ class FlowerFederation:
             return answer, payload(reply.content)
         except CloveError as error:
             self._set_aside(int(client[0]), question, str(error))
+            if isinstance(error, Outgrown):
+                self.roster.miss(int(client[0]))
             return None, 0
 
     def _check_known(self, client: int, answer: Answer) -> None:
         """Refuse what contradicts what a client said before, or was told."""
         member = self.roster.members.get(client)
-        if isinstance(answer, Trained) and member and answer.samples[0] > member.hello.samples:
-            raise Misread(
-                f"it trained on {answer.samples[0]:g} samples, and said it has "
-                f"{member.hello.samples}"
-            )
+        if member is not None:
+            check_samples(answer, member.hello.samples)
         if isinstance(answer, Recalled) and answer.models[0] > self.told.max(initial=-1):
             raise Misread(f"it remembers model {answer.models[0]}, which nobody was given")
 
