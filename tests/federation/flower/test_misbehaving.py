@@ -143,6 +143,21 @@ def words_in(content: RecordDict, number: int) -> RecordDict:
     return content
 
 
+def with_words(words: dict[str, Any]) -> Change:
+    """Return what adds a record of words to an answer."""
+
+    def meddle(content: RecordDict) -> RecordDict:
+        content["more"] = ConfigRecord(words)
+        return content
+
+    return meddle
+
+
+def long_shape(content: RecordDict) -> RecordDict:
+    content[TENSORS]["more"] = Array("uint8", (1,) * 5_000_000, RAW, b"x")
+    return content
+
+
 def gigantic(content: RecordDict) -> RecordDict:
     content[TENSORS]["more"] = Array("uint8", (10_000_000,), RAW, bytes(10_000_000))
     return content
@@ -197,6 +212,12 @@ TRAINED: dict[str, tuple[Change, str]] = {
     "more samples than it has": (numbers_of("samples", 1e6), "trained on 1e\\+06 samples, and"),
     "parameters beyond averages": (changed(lambda a: a + 3e38), "too large to be averaged"),
     "a long story": (lambda content: words_in(content, 10**7), "bytes, where"),
+    "a list of long words": (with_words({"x": ["a" * 5_000_000]}), "bytes, where"),
+    "words as bytes": (with_words({"x": [b"a" * 2_500_000, b"a" * 2_500_000]}), "bytes, where"),
+    "a list of many numbers": (with_words({"x": [2**62] * 1_000_000}), "bytes, where"),
+    "letters of many bytes": (with_words({"x": "\u6f22" * 700_000}), "2,1[0-9,]+ bytes, where"),
+    "a long name": (with_words({"a" * 5_000_000: 1}), "bytes, where"),
+    "a shape of many numbers": (long_shape, "bytes, where"),
     "a table of reports": (with_numbers("stable", "b", [1, 5]), r"stability has shape \(1, 5\)"),
     "nan": (changed(lambda a: a * np.nan), "not finite"),
     "wrong shape": (changed(lambda a: a[:, :-1]), r"has shape \(9,\) of torch.float32, not"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import RecordDict
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.common.serde import recorddict_to_proto
 
 from clove.federation import parameters as stacks
-from clove.federation.flower.codec import Misread, payload
+from clove.federation.flower.codec import Misread
 from clove.federation.flower.forms import Form, form_of
 from clove.federation.parameters import Parameters
 from clove.federation.questions import (
@@ -46,11 +46,24 @@ def most_bytes(template: Parameters, summary: Form | None = None) -> int:
 
 
 def check_size(content: RecordDict, most: int) -> None:
-    """Refuse a gigantic answer before it is read: its payload, and its words."""
-    words = chain.from_iterable(one.values() for one in content.config_records.values())
-    size = payload(content) + sum(len(one) for one in words if isinstance(one, str | bytes | list))
+    """Refuse a gigantic answer before it is read: its arrays, and all words and names around them.
+
+    Arrays are counted as they lie here; only what is around them is written out to be measured.
+    """
+    size = sum(len(array.data) for one in content.array_records.values() for array in one.values())
+    if size <= most:
+        size += recorddict_to_proto(_without_data(content)).ByteSize()
     if size > most:
         raise Misread(f"its answer has {size:,} bytes, where {most:,} are the most")
+
+
+def _without_data(content: RecordDict) -> RecordDict:
+    bare = RecordDict(dict(content))
+    for name, record in content.array_records.items():
+        bare[name] = ArrayRecord(
+            {key: Array(one.dtype, one.shape, one.stype, b"") for key, one in record.items()}
+        )
+    return bare
 
 
 class Outgrown(Misread):
