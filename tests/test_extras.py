@@ -35,3 +35,11 @@ def test_what_is_missing_is_named_with_what_installs_it(
     assert "clove serve needs fastapi: pip install 'clove-fl[serve]'" in said
     said = fails("run", "--track", "mlflow", "--out", tmp_path / "run")
     assert "tracking by mlflow needs mlflow: pip install 'clove-fl[tracking]'" in said
+
+
+def test_ray_starts_its_dashboard_again_once_ours_is_up() -> None:
+    services = pytest.importorskip("ray._private.services", reason="needs Ray")
+    start = services.start_api_server
+    with extras.ray_blind():
+        assert services.start_api_server("whatever", port=1) == (None, None)
+    assert services.start_api_server is start

@@ -11,6 +11,7 @@ import pytest
 from clove import load
 from clove.deployment.guard import below
 from clove.runs.folder import RunFolder
+from tests.outward import asked_for, watched
 
 from .stories import alive, command, listening, living, metrics, names, project, until
 
@@ -18,11 +19,13 @@ pytest.importorskip("flwr", reason="no Flower here: pip install 'clove-fl[flower
 
 
 @pytest.mark.slow
-def test_simulated_nodes_leave_nothing_behind_and_listen_to_nobody_else(
+def test_simulated_nodes_leave_nothing_behind_listen_to_nobody_else_and_ask_for_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As Flower's own command has it: it installs what a project says that it needs.
     monkeypatch.setenv("FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "0")
+    for name, value in watched(tmp_path).items():
+        monkeypatch.setenv(name, value)
     fed, out, log = project(tmp_path / "fed"), tmp_path / "run", tmp_path / "run.log"
     settings, heard = ("--set", f"out={out}", "--set", "rounds=1"), set[str]()
     with command("flower", "run", str(fed), "--nodes", "6", *settings, log=log) as run:
@@ -31,6 +34,7 @@ def test_simulated_nodes_leave_nothing_behind_and_listen_to_nobody_else(
             sleep(0.5)
         assert run.wait() == 0, log.read_text()
     assert heard == {"127.0.0.1"}
+    assert asked_for(tmp_path) == []
     assert "No additional application dependencies needed installation" in log.read_text()
     assert metrics(out)[0]["ari"] == 1.0
     assert len(list((out / "memories").iterdir())) == 6  # for a run that is resumed

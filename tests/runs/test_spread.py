@@ -27,6 +27,7 @@ from clove.runs.compared import Comparison
 from clove.runs.loop import Standing
 from clove.runs.settings import from_names
 from clove.runs.spread import Apart, Load, Run, Update, spread, work
+from tests.outward import asked_for, watched
 from tests.runs.small import TINY, MyNet, lasting, own_clients
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'clove-fl[ray]'")
@@ -357,6 +358,19 @@ def test_the_command_joins_a_cluster_and_leaves_it_running(
     assert len(json.loads(printed)["runs"]) == 4
     assert same(out, expected.folder)
     assert ray.cluster_resources()["CPU"] >= 1
+
+
+@pytest.mark.slow
+def test_the_commands_own_cluster_asks_for_nobody_outside(tmp_path: Path) -> None:
+    compare = ["-m", "clove.cli", *COMPARE, "--rounds", "3", "--ray", "local", "--out", "out"]
+    # A number needs no look-up: nobody is asked, but that it would be is seen.
+    outside = ["-c", "import socket; socket.getaddrinfo('192.0.2.1', 80)"]
+    for name, words in (("compare", compare), ("outside", outside)):
+        (tmp_path / name).mkdir()
+        environment = {**os.environ, **watched(tmp_path / name)}
+        subprocess.run([sys.executable, *words], env=environment, cwd=tmp_path, check=True)
+    assert asked_for(tmp_path / "compare") == []
+    assert [host for _, host, _ in asked_for(tmp_path / "outside")] == ["192.0.2.1"]
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from clove.deployment.flwr import (
 )
 from clove.deployment.processes import LOOPBACK, Processes, answers, free_port, guarded
 from clove.errors import CloveError, unknown_name
-from clove.extras import RAY_ALONE, RAY_CALM
+from clove.extras import RAY_ALONE, RAY_BLIND, RAY_CALM
 
 COMPLETED = "finished:completed"
 GOING = ("pending", "starting", "running")
@@ -297,7 +297,7 @@ def simulated(folder: Path) -> Iterator[Path]:
         *("--insecure", "--simulation", "--host", LOOPBACK, "--port", str(port)),
     ]
     with Processes(folder / "logs") as processes:
-        environment = {**RAY_CALM, **flower_environment(home), **RAY_ALONE}
+        environment = {**RAY_CALM, **RAY_BLIND, **flower_environment(home), **RAY_ALONE}
         processes.start("superlink", command, environment)
         processes.wait(lambda: answers(f"http://{address}/health"), "the server was up")
         yield home

@@ -6,12 +6,12 @@ import logging
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from clove.errors import CloveError
-from clove.extras import RAY_ALONE, RAY_CALM
+from clove.extras import RAY_ALONE, RAY_CALM, ray_blind
 from clove.runs.settings import Settings
 
 PATIENCE = 5.0  # seconds that a cluster has to answer in
@@ -122,12 +122,14 @@ def _library(address: str) -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    started = {"include_dashboard": False} if address == "local" else {}
+    own = address == "local"
+    started = {"include_dashboard": False} if own else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **started)
+        with ray_blind() if own else nullcontext():
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **started)
     except (ConnectionError, RuntimeError, ValueError) as error:
         hint = "start one with `ray start --head`, or use --ray local"
-        if address == "local":
+        if own:
             hint = "compare without --ray, or name a cluster that is running"
         reason = str(error).strip().splitlines()[0]
         raise CloveError(f"cannot use the Ray cluster {address!r} ({reason}): {hint}") from error
