@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from clove.errors import CloveError
 from clove.folders import held
-from clove.terminal import given_once, out, plain_words
+from clove.terminal import err, given_once, out, plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Federations on a network, by Flower.")
 
@@ -129,7 +129,8 @@ def run(
     ] = None,
 ) -> None:
     """Run a project to its end, simulated or on a network; fail if it fails."""
-    with plain_words(), _quietly_ended(), ExitStack() as stack:
+    told = "stopped. The same command goes on with the run."
+    with plain_words(), _quietly_ended(told), ExitStack() as stack:
         from clove.deployment.launch import find_server, run_app, simulated, simulated_nodes
         from clove.deployment.processes import end_on_termination
 
@@ -146,11 +147,13 @@ def run(
 
 
 @contextmanager
-def _quietly_ended() -> Iterator[None]:
-    """On Ctrl-C, end as a command that was stopped does, without a traceback."""
+def _quietly_ended(told: str | None = None) -> Iterator[None]:
+    """On Ctrl-C, end as a command that was stopped does, with a line in place of a traceback."""
     try:
         yield
     except KeyboardInterrupt:
+        if told is not None:
+            err.print(told, soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
 
 

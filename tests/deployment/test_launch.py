@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -32,6 +33,9 @@ case $1 in
         status=$(head -n 1 {folder}/statuses)
         sed -i 1d {folder}/statuses
         [ "$status" = gone ] && exit 1
+        [ "$status" = babble ] && echo 'Update {{ soon' && exit 0
+        [ "$status" = silence ] && exit 0
+        [ "$status" = forgotten ] && echo '{{"success": true, "runs": []}}' && exit 0
         echo '{{"success": true, "runs": [{{"status": "'$status'", "status-details": ""}}]}}' ;;
 esac
 """
@@ -66,6 +70,54 @@ def test_a_log_that_breaks_off_is_followed_again(tmp_path: Path, monkeypatch) ->
     run_app(tmp_path / "fed", None, "hospitals")
     log, status = "log 7 hospitals --stream", "list hospitals --run-id 7 --format json"
     assert asked()[1:] == [log, status] * 3
+
+
+@pytest.mark.parametrize("said", ["babble", "silence", "forgotten"])
+def test_what_flower_says_and_cannot_be_read_is_asked_again(
+    said: str, tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, "running", said, "finished:completed")
+    run_app(tmp_path / "fed", None, "hospitals")
+    assert len(asked()) == 7
+    again = tmp_path / "again"
+    again.mkdir()
+    pretend(again, monkeypatch, said, said, said)
+    with pytest.raises(CloveError, match=r"the server is not there any more.* run 7"):
+        run_app(again / "fed", None, "hospitals")
+
+
+def test_a_number_of_a_run_that_cannot_be_read_is_said_in_words(
+    tmp_path: Path, monkeypatch
+) -> None:
+    pretend(tmp_path, monkeypatch, before="echo 'no { number'; exit 0")
+    said = r"`flwr run .*fed hospitals` printed what cannot be read as JSON: no \{ number"
+    with pytest.raises(CloveError, match=said):
+        run_app(tmp_path / "fed", None, "hospitals")
+
+
+def test_where_its_number_cannot_be_read_it_is_said_how_to_stop_it(
+    tmp_path: Path, monkeypatch
+) -> None:
+    asked = pretend(tmp_path, monkeypatch, before="sleep 1; echo 'no { number'; exit 0")
+    said = "it may go on. Look for it with `flwr list hospitals`"
+    with pytest.raises(CloveError, match=said), Interrupted(asked):
+        run_app(tmp_path / "fed", None, "hospitals")
+
+
+@pytest.mark.parametrize("where", [[], ["hospitals"]], ids=["simulated", "on a network"])
+def test_a_command_that_is_interrupted_says_how_to_go_on(
+    where: list[str], tmp_path: Path, monkeypatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    new_project(tmp_path / "fed")
+    monkeypatch.setattr(launch, "run_app", interrupted)
+    monkeypatch.setattr(launch, "find_server", lambda where: (None, where))
+    monkeypatch.setattr(launch, "simulated", nullcontext)
+    done = CliRunner().invoke(app, ["flower", "run", str(tmp_path / "fed"), *where])
+    assert done.exit_code == 130
+    assert done.output == "stopped. The same command goes on with the run.\n"
 
 
 def test_of_a_run_that_goes_on_it_is_said_how_to_follow_and_stop_it(

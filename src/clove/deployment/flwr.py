@@ -17,6 +17,7 @@ CONNECTION = "clove"
 """The name under which `flwr` finds the server in a folder of ours."""
 CONFIG = "config.toml"
 AS_JSON = ("--format", "json")
+MOST_SAID = 500  # letters of what cannot be read
 FRAME = re.compile(r"╭─+ Error|[╭╮╰╯│─]")  # which it draws around what is wrong
 
 
@@ -60,9 +61,14 @@ def flwr_json(*arguments: str, home: Path | None) -> dict[str, Any]:
 
 def read_json(text: str, *arguments: str) -> dict[str, Any]:
     """Return the object that `flwr` printed, called with these arguments."""
-    found: dict[str, Any] = json.loads(text[text.index("{") :])
+    command = f"`flwr {' '.join(arguments)}`"
+    try:
+        found: dict[str, Any] = json.loads(text[text.index("{") :])
+    except ValueError:
+        said = " ".join(text.split())[:MOST_SAID] or "nothing"
+        raise CloveError(f"{command} printed what cannot be read as JSON: {said}") from None
     if not found.get("success", False):
-        raise CloveError(f"`flwr {' '.join(arguments)}` failed: {found.get('error-message', text)}")
+        raise CloveError(f"{command} failed: {found.get('error-message', text)}")
     return found
 
 

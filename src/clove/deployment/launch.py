@@ -147,8 +147,10 @@ def _show_log(run: str, named: Sequence[str], home: Path | None) -> None:
 
 
 def _status(run: str, named: Sequence[str], home: Path | None) -> dict[str, Any]:
-    found: dict[str, Any] = flwr_json("list", *named, "--run-id", run, home=home)["runs"][0]
-    return found
+    runs: list[dict[str, Any]] = flwr_json("list", *named, "--run-id", run, home=home)["runs"]
+    if not runs:
+        raise CloveError(f"the server knows no run {run}")
+    return runs[0]
 
 
 def _how(run: str, named: Sequence[str], home: Path | None) -> str:
