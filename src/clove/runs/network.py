@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -131,6 +132,8 @@ def _run_in(
     roster = Roster(grid, options.timeout)
     roster.restore(saved.get("memory", {}))
     terms = _gathered(roster, options, lambda hellos: agreed(said, hellos, outputs))
+    if outputs is None:
+        _name_widest(roster, terms)
     federation, clients = _federation(settings, options, roster, terms, task)
     if about.get("groups") is not None and clients.groups is None:  # not all are back yet
         clients = replace(clients, groups=about["groups"])
@@ -183,6 +186,23 @@ def _gathered(roster: Roster, options: Options, terms: Callable[[Sequence[Hello]
     # Those that do not fit are left out now: there may be too few again.
     roster.wait(options.min_nodes, max(0.0, options.wait - (time.monotonic() - start)))
     return found
+
+
+def _name_widest(roster: Roster, terms: Terms) -> None:
+    """Name a client for whose labels alone the network is wider than for all others'."""
+    if terms.task != "classification" or terms.network == OWN:
+        return
+    first, *others = sorted(
+        roster.members.values(), key=lambda member: member.hello.outputs, reverse=True
+    )
+    if not others or others[0].hello.outputs == first.hello.outputs:
+        return
+    logging.getLogger("flwr").warning(
+        "the network has %d outputs for the labels of %s, node %d, alone: all others need %d at "
+        "most. If its labels are wrong, begin another run with outputs=%d",
+        *(first.hello.outputs, first.who, first.node),
+        *(others[0].hello.outputs, others[0].hello.outputs),
+    )
 
 
 def _said(settings: Settings, task: Task | None) -> dict[str, Any]:

@@ -102,3 +102,23 @@ def test_in_place_of_who_does_not_fit_another_is_waited_for(tmp_path: Path) -> N
     grid.nodes[FIRST_NODE + 1].app = clove.flower.client(clove.classification("mlp"), small_images)
     result = serve(grid, tmp_path / "run", min_nodes=4, outputs=10, **ONE)
     assert result.history["participants"].tolist() == [5]
+
+
+@pytest.mark.parametrize("said", [None, 500])
+def test_whose_labels_alone_make_the_network_wider_is_named(
+    said: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def odd(context: Context) -> clove.ClientData:
+        x, y = load_data(context).train
+        assert y is not None
+        return clove.ClientData(train=(x, y + 100 * (context.node_config["partition-id"] == 2)))
+
+    app = clove.flower.client(clove.classification("mlp"), odd)
+    result = serve(LocalGrid.of(app, 4), tmp_path / "run", **ONE, outputs=said)
+    named = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    if said is None:
+        (line,) = named
+        assert f"for the labels of client 2, node {FIRST_NODE + 2}, alone: all others need" in line
+    else:
+        assert named == []
+    assert result.history["participants"].tolist() == [4]
