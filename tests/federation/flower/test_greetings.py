@@ -83,7 +83,7 @@ def test_a_run_with_enough_nodes_waits_for_no_other_but_a_moment(
     ):
         serve(grid, tmp_path / "run", **ONE, min_nodes=2, wait=300, timeout=600)
     assert 100 < clock.now <= 100 + roster.MOMENT + 1
-    said = "9 of 2 nodes are here, 1 more are being greeted, waiting a moment for others"
+    said = "9 nodes are here, 1 more are being greeted, waiting a moment for others"
     assert caplog.text.count(said) == 1
 
 

@@ -127,9 +127,10 @@ class Roster:
         self._remember_all()
 
     def _tell(self, least: int, waited: str) -> None:
-        there = f"{len(self.members)} of {least} nodes are here"
+        number = len(self.members)
+        there = f"{number} of {least} nodes" if number < least else f"{number} nodes"
         more = f", {len(self._greeted)} more are being greeted" if self._greeted else ""
-        logging.getLogger("flwr").info("%s%s, waiting %s", there, more, waited)
+        logging.getLogger("flwr").info("%s are here%s, waiting %s", there, more, waited)
 
     @property
     def _moment(self) -> float:
@@ -198,8 +199,8 @@ class Roster:
         return [Reply(node, None, "the message could not be sent") for node in lost]
 
     def _name_silent(self) -> None:
-        """Name nodes that have not answered for long; what they are sent next comes seldom."""
-        # Before the run all else waits for them, or they for others: they may have much to load.
+        """Name nodes that have not answered for long: from now on they are greeted ever less."""
+        # Before the run they may take their time, which costs nobody any: they have data to load.
         patience = self.timeout if self.terms is None else self._moment
         now = time.monotonic()
         for node in [node for node, since in self._greeted.items() if now - since >= patience]:
