@@ -8,7 +8,7 @@ from torch import Tensor
 from clove.algorithms.simplex import least_on_simplex
 from clove.errors import CloveError
 from clove.federation.objectives import Batch, Learner
-from clove.federation.parameters import Parameters
+from clove.federation.parameters import Indices, Parameters
 from clove.federation.questions import Floats
 from clove.federation.summaries import class_marks, side_by_side, summary
 
@@ -46,3 +46,19 @@ def combining_weights(variances: Floats, shares: Floats, least: float = 0.0) -> 
     weights = np.stack([least_on_simplex(form, shift) for shift in shifts])
     kept = np.where(weights >= np.minimum(least, weights.max(axis=1, keepdims=True)), weights, 0.0)
     return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+
+
+def out_of_order(weights: Floats, selected: Indices, uploaded: Indices) -> Floats:
+    """Return the weights that clients get where lists are in different orders, as in PFLlib.
+
+    Its server lists statistics as clients were `selected` and heads as they were `uploaded`, and
+    takes a place in one list for the same place in the other. It also writes each mixture over the
+    client's head in that list, so that clients further down mix heads that are mixed already.
+    """
+    listed = weights[np.ix_(selected, selected)]
+    mixed = np.eye(len(weights))
+    for place, row in enumerate(listed):
+        mixed[place] = row @ mixed
+    found = np.zeros_like(weights)
+    found[np.ix_(uploaded, uploaded)] = mixed
+    return found

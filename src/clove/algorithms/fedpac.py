@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from clove import seeds
 from clove.algorithms.base import Algorithm, Asking, Outcome
-from clove.algorithms.combining import combining_weights, feature_statistics
+from clove.algorithms.combining import combining_weights, feature_statistics, out_of_order
 from clove.algorithms.grouped import check_names
 from clove.algorithms.local import KEPT
 from clove.algorithms.one_model import first_model
@@ -39,6 +40,7 @@ from clove.federation.server_step import averaged
 from clove.federation.summaries import class_means
 
 MEASURED = ("combined", "trained")
+INDICES = ("corrected", "pfllib")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class FedPacState:
     heads: Parameters = field(default_factory=dict)
     owners: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     prototypes: Parameters = field(default_factory=dict)
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,10 @@ class FedPac(Algorithm[FedPacState]):
         (which leave the sum below one), 0 in the paper.
     measured : the "combined" model, averaged body and mixed head (the paper's personal model,
         PFLlib), or the client's as "trained", before the server's step.
+    indices : "corrected", or "pfllib". PFLlib's server, which CLoVE's authors compared with, has
+        the clients' statistics in one order and their heads in another, both drawn anew each round,
+        and mixes heads in place: clients get mixtures that were meant for others, of heads that are
+        mixed already.
 
     Statistics are taken with the body as it was sent, as in the authors' code, centroids with the
     trained one. In the first round there are no centroids to align with.
@@ -94,13 +101,14 @@ class FedPac(Algorithm[FedPacState]):
     head_learning_rate: float | None = None
     least_weight: float = 0.0
     measured: str = "combined"
+    indices: str = "corrected"
 
     name = "fedpac"
     state_type = FedPacState
     personal = True
 
     def __post_init__(self) -> None:
-        check_names(self, {"measured": MEASURED})
+        check_names(self, {"measured": MEASURED, "indices": INDICES})
         if not self.alignment_weight >= 0:
             raise CloveError(f"alignment_weight must not be negative, not {self.alignment_weight}")
         if self.head_epochs < 1:
@@ -165,6 +173,7 @@ class FedPac(Algorithm[FedPacState]):
             self._combined(state, heads, set_aside_not_finite(statistics)),
             models=averaged(state.models, bodies),
             prototypes=averaged_prototypes(state.prototypes, means),
+            round=state.round + 1,
         )
         return Outcome(after, bodies.clients, bodies.clients)
 
@@ -174,6 +183,11 @@ class FedPac(Algorithm[FedPacState]):
         if heads.models is None or not len(clients):
             return state
         weights = combining_weights(values["variance"], values["shares"], self.least_weight)
+        if self.indices == "pfllib":
+            draw = seeds.stream(self.setup.seed, "orders-of-heads", state.round)
+            weights = out_of_order(
+                weights, draw.permutation(len(weights)), draw.permutation(len(weights))
+            )
         told = np.flatnonzero(np.isin(heads.clients, clients))
         mixed = combined(pick(heads.models, told), weights)
         others = np.flatnonzero(~np.isin(state.owners, clients))
