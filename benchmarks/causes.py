@@ -1,0 +1,191 @@
+"""What explains a difference from the paper's accuracy: trials that change one thing.
+
+    python benchmarks/causes.py [--only NAME ...] [--again]
+
+Fashion-MNIST, one seed, divided as the paper's authors' code does. A trial is a line of settings
+for `clove run`, or a network of its own. Trials that are done are kept: the same command goes on.
+Writes benchmarks/results/causes.csv and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+
+import clove
+
+sys.path.insert(0, str(Path(__file__).parent))
+from origin import all_in_words, origin
+
+RESULTS = Path(__file__).parent / "results"
+SHOWN = (10, 20, 40, 60, 80, 100)
+SKEW, SHIFT = "label-skew-1", "concept-shift"
+POINTS = {SKEW: 500, SHIFT: 1000}
+ADAM = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 100}
+PFLLIB = {"optimizer": "sgd", "learning_rate": 0.005, "batch_size": 10}
+FLEXCFL = {**PFLLIB, "local_epochs": 10}
+CFLS = {
+    **{"optimizer": "sgd", "learning_rate": 0.099, "momentum": 0.9, "batch_size": 128},
+    **{"learning_rate_decay": 0.99, "keep_momentum": True, "linkage": "complete"},
+    "split_after": 20,
+}
+PACFL = {**ADAM, "per_class": True, "angle": "vectors", "threshold": 4.0}
+PERFEDAVG = {**PFLLIB, "local_epochs": 2}
+FEDPROTO = {**PFLLIB, "prototype_average": "clients"}
+FEDPAC = {**PFLLIB, "least_weight": 0.001}
+
+
+def pfllib_network() -> nn.Module:
+    """Two convolutions of 32 and 64 filters and a hidden layer of 512, as PFLlib has for 28×28."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10)),
+    )
+
+
+def flexcfl_network() -> nn.Module:
+    """Likewise with padded convolutions and a hidden layer of 1024, as FlexCFL has."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10)),
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A method on a mixing, with what is changed."""
+
+    name: str
+    algorithm: str
+    mixing: str
+    changed: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 100
+    network: Any = None
+
+
+def trials() -> list[Trial]:
+    """List them: first what stands in the paper's tables here, then each change."""
+    of_pfllib = {
+        "per-fedavg": {**PERFEDAVG, "personal_learning_rate": 0.005},
+        "fedproto": FEDPROTO,
+        "fedala": PFLLIB,
+        "fedpac": {**FEDPAC, "indices": "pfllib"},
+    }
+    found = [
+        Trial("pacfl", "pacfl", SHIFT, "–", PACFL, 40),
+        Trial("pacfl-trained", "pacfl", SHIFT, "measured after a client's own training",
+              {**PACFL, "measured": "trained"}, 40),
+        Trial("cfl-s", "cfl-s", SHIFT, "–", CFLS),
+        Trial("cfl-s-indices", "cfl-s", SHIFT, "indices as published",
+              {**CFLS, "indices": "as-published"}),
+        Trial("cfl-s-momentum", "cfl-s", SHIFT, "momentum forgotten, rate constant",
+              {**CFLS, "keep_momentum": False, "learning_rate_decay": 1.0}),
+        Trial("fesem-training", "fesem", SKEW, "FlexCFL's training, 20 clients a round",
+              {**FLEXCFL, "participation": 0.8, "initial_centres": "one-model"}, 60),
+        Trial("fesem-network", "fesem", SKEW, "and its network",
+              {**FLEXCFL, "participation": 0.8, "initial_centres": "one-model"}, 60,
+              flexcfl_network),
+        Trial("fesem-first", "fedavg", SKEW, "one client moves the model, as in its plain mean",
+              {**FLEXCFL, "participation": 0.04}),
+    ]  # fmt: skip
+    for mixing in (SKEW, SHIFT):
+        found += [
+            Trial(f"fedpac-{mixing}", "fedpac", mixing, "–", FEDPAC),
+            Trial(f"fedpac-pfllib-{mixing}", "fedpac", mixing, "heads mixed as in PFLlib",
+                  {**FEDPAC, "indices": "pfllib"}),
+        ]  # fmt: skip
+        for algorithm, settings in of_pfllib.items():
+            found.append(
+                Trial(f"{algorithm}-network-{mixing}", algorithm, mixing, "PFLlib's network",
+                      settings, network=pfllib_network)
+            )  # fmt: skip
+    for rate in (0.01, 0.03):
+        both = {"learning_rate": rate, "personal_learning_rate": rate}
+        found += [
+            Trial(f"per-fedavg-{rate}", "per-fedavg", SHIFT, f"learning rates {rate:g}",
+                  {**PERFEDAVG, **both}),
+            Trial(f"fedala-{rate}", "fedala", SHIFT, f"learning rate {rate:g}",
+                  {**PFLLIB, "learning_rate": rate}),
+        ]  # fmt: skip
+    return found
+
+
+def made(trial: Trial, seed: int) -> list[dict[str, Any]]:
+    """Run a trial; return a row for each round shown."""
+    task = "auto" if trial.network is None else clove.classification(trial.network)
+    result = clove.run(
+        **{"dataset": "fmnist", "mixing": trial.mixing, "algorithm": trial.algorithm},
+        **{"seed": seed, "rounds": trial.rounds, "variant": "authors", "task": task},
+        points_per_client=POINTS[trial.mixing],
+        clients_per_cluster=5,
+        **trial.settings,
+    )
+    history = result.history.set_index("round")
+    about = {
+        **{"trial": trial.name, "algorithm": trial.algorithm, "mixing": trial.mixing},
+        **{"changed": trial.changed, "settings": _words(trial.settings), "seed": seed},
+        **{"device": result.settings.device, "torch": torch.__version__, **origin()},
+    }
+    return [
+        {**about, "round": at, "accuracy": 100 * float(history.accuracy[at])}
+        for at in SHOWN
+        if at <= trial.rounds
+    ]
+
+
+def _words(settings: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def in_words(rows: pd.DataFrame) -> str:
+    lines = [
+        "Fashion-MNIST, one seed, `variant=authors`: accuracy in % after so many rounds. What is "
+        "changed is so against the row above of the same method and mixing, or against the paper's "
+        "tables here. By `benchmarks/causes.py`; "
+        f"{all_in_words(rows.to_dict('records'))}.",
+        "",
+        "| method | mixing | changed | " + " | ".join(map(str, SHOWN)) + " | settings |",
+        "| --- | --- | --- |" + " ---: |" * len(SHOWN) + " --- |",
+    ]
+    for _, some in rows.groupby("trial", sort=False):
+        first, by_round = some.iloc[0], some.set_index("round").accuracy
+        cells = [f"{by_round[at]:.1f}" if at in by_round else "" for at in SHOWN]
+        words = [first.algorithm, first.mixing, first.changed, *cells, f"`{first.settings}`"]
+        lines.append("| " + " | ".join(words) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    words.add_argument("--only", nargs="+", help="trials by the beginning of their names")
+    words.add_argument("--again", action="store_true", help="also those that are done")
+    words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--out", default=str(RESULTS / "causes"))
+    given = words.parse_args()
+    file = Path(f"{given.out}.csv")
+    rows = pd.read_csv(file).to_dict("records") if file.exists() else []
+    order = [trial.name for trial in trials()]
+    for trial in trials():
+        wanted = not given.only or trial.name.startswith(tuple(given.only))
+        if not wanted or (not given.again and any(row["trial"] == trial.name for row in rows)):
+            continue
+        rows = [row for row in rows if row["trial"] != trial.name] + made(trial, given.seed)
+        rows.sort(key=lambda row: (order.index(row["trial"]), row["round"]))
+        table = pd.DataFrame(rows)
+        table.to_csv(file, index=False)
+        Path(f"{given.out}.md").write_text(in_words(table))
+        print(in_words(table[table.trial == trial.name]).splitlines()[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
