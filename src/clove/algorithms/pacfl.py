@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,11 @@ from clove.algorithms.points import as_points, leading_directions
 from clove.errors import CloveError
 from clove.federation.objectives import Batch, Learner
 from clove.federation.parameters import Indices, Parameters
-from clove.federation.questions import Floats
+from clove.federation.questions import Evaluate, Floats
 from clove.federation.summaries import summary
 
 LINKAGES = ("average", "weighted", "single", "complete")
+MEASURED = ("averaged", "trained")
 AT_ONCE = 2**22  # products of vectors that are held at once
 BLOCK = 128  # clients whose angles to all that follow are measured together
 
@@ -154,6 +155,8 @@ class Pacfl(OneShot):
         and angle (3.5 is the default of the authors' code and 4.9 their script's for CIFAR-10, both
         with their angle, per class). None: the tree is cut at K.
     models : K (default: the number of true groups, where the data know it).
+    measured : the group's model as "averaged", or as each client has "trained" it on its own data
+        for a round more, which is what the authors' script reports.
 
     A client that comes late joins the group of least average angle, where the paper extends the
     matrix of angles and clusters anew, with the same result unless it founds a group.
@@ -171,11 +174,12 @@ class Pacfl(OneShot):
     linkage: str = "average"
     threshold: float | None = None
     models: int | None = None
+    measured: str = "averaged"
 
     name = "pacfl"
 
     def __post_init__(self) -> None:
-        check_names(self, {"angle": ANGLES, "linkage": LINKAGES})
+        check_names(self, {"angle": ANGLES, "linkage": LINKAGES, "measured": MEASURED})
         if self.vectors < 1:
             raise CloveError(f"vectors must be 1 or more, not {self.vectors}")
         if self.threshold is not None and not self.threshold >= 0:
@@ -194,6 +198,12 @@ class Pacfl(OneShot):
             raise CloveError("pacfl with per_class needs labels: without them, set per_class=false")
         self._number()  # an unknown K is told before anything is asked
         return super().begin()
+
+    def evaluation(self, state: OneShotState, clients: Indices) -> Evaluate:
+        """Every client uses its group's model, or what it makes of it."""
+        asked = super().evaluation(state, clients)
+        trained = self.measured == "trained"
+        return replace(asked, adapt=self.setup.training) if trained else asked
 
     @property
     def summary(self) -> PrincipalVectors:
