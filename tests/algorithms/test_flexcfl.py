@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from clove.algorithms import FlexCfl
 from clove.algorithms.flexcfl import between_groups, decomposed_cosines
 from clove.errors import CloveError
-from clove.federation import Recall, Train
+from clove.federation import Train, Trained
 
 from .scripted import SAME, TRAINING, ScriptedClients, everybody, relaxed, setup, weights
 from .simulated import SEEDS, digits
@@ -74,11 +76,38 @@ def test_clients_are_grouped_by_direction_and_groups_begin_with_the_mean_of_thei
     assert weights(outcome.state.directions)[one] == -2.5
 
 
+def test_founders_belong_to_their_cluster_even_where_another_direction_is_nearer():
+    """k-means looks at angles alone, while a long update turns its group's mean direction.
+
+    Updates at 0, 10, 20 and 60 degrees are nearer to each other than to those at 110, 120 and 130.
+    Of each group the first is a hundred times as long, so that the mean directions are near 0 and
+    110 degrees: the one at 60 is nearer to the second.
+    """
+    angles = np.radians([0.0, 10.0, 20.0, 60.0, 110.0, 120.0, 130.0])
+    lengths = np.array([100.0, 1.0, 1.0, 1.0, 100.0, 1.0, 1.0])
+    updates = lengths[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    def initial(number, how):
+        return {"weight": torch.zeros(number, 2, dtype=torch.float64)}
+
+    method = FlexCfl(replace(setup(7, 2), initial=initial))
+    asking = method.round(method.begin(), everybody(7))
+    pretraining = next(asking)
+    found = Trained(pretraining.clients, np.ones(7), models={"weight": torch.tensor(updates)})
+    training = asking.send(found)
+    one, other = training.start[0], training.start[4]
+    assert training.start.tolist() == [one] * 4 + [other] * 3
+    started = training.models["weight"].numpy()
+    np.testing.assert_allclose(started[one], updates[:4].mean(axis=0))
+    cosines = started @ updates[3] / np.linalg.norm(started, axis=1)
+    assert cosines[other] > cosines[one]
+
+
 def test_groups_are_remembered_and_never_changed():
     clients = ScriptedClients(TARGETS)
     method, first = begun(clients)
     clients.targets = np.array([10.0, 9.0, 5.0, 4.0])
-    second = clients.play(method.round(first.state, FOUR), Recall, Train)
+    second = clients.play(method.round(first.state, FOUR), Train)
     assert second.assignment.tolist() == first.assignment.tolist()
 
 
@@ -91,16 +120,70 @@ def test_only_some_are_clustered_and_the_others_join_by_direction():
     assert (directions[one], directions[other]) == (5.0 - SAME, 12.0 - SAME)
 
 
-def test_who_comes_later_pretrains_once_and_joins_by_direction():
+def test_all_clients_found_the_groups_whoever_takes_part():
+    """Two participants of one group: the other group has its founders, and its model, too."""
     clients = ScriptedClients(TARGETS, backwards=True)
+    method, two = FlexCfl(setup(4, 2)), np.array([0, 1])
+    first = clients.play(method.round(method.begin(), two), Train, Train)
+    pretraining, training = clients.asked
+    assert pretraining.clients.tolist() == [0, 1, 2, 3]
+    assert training.clients.tolist() == [0, 1]
+    assert sorted(first.clients) == [0, 1]
+    assert first.assignment[0] == first.assignment[1]
+    groups = first.state.group_of
+    assert groups.tolist() == [groups[0], groups[0], groups[2], groups[2]]
+    assert groups[0] != groups[2]
+    assert weights(first.state.models)[groups[2]] == 9.5
+    # They have a model from the start, and need no second pre-training to take part.
+    question = method.evaluation(first.state, FOUR)
+    assert (question.clients.tolist(), question.index.tolist()) == ([0, 1, 2, 3], groups.tolist())
+    second = clients.play(method.round(first.state, np.array([1, 3])), Train)
+    assert dict(zip(second.clients, second.assignment, strict=True)) == {1: groups[1], 3: groups[3]}
+
+
+def test_only_those_drawn_and_those_taking_part_pretrain():
+    clients = ScriptedClients([4.0, 5.0, 9.0, 10.0, 12.0, 4.5])  # clients 1 and 4 are drawn
+    method = FlexCfl(setup(6, 2), pretrained_per_group=1)
+    outcome = clients.play(method.round(method.begin(), np.array([3])), Train, Train)
+    assert clients.asked[0].clients.tolist() == [1, 3, 4]
+    assert outcome.assignment.tolist() == [outcome.state.group_of[4]]
+    directions = weights(outcome.state.directions)
+    assert sorted(directions) == [5.0 - SAME, 12.0 - SAME]  # client 3 founds nothing
+    assert outcome.state.group_of[[0, 2, 5]].tolist() == [-1] * 3
+    assert method.evaluation(outcome.state, everybody(6)).clients.tolist() == [1, 3, 4]
+
+
+def test_participants_take_the_places_of_drawn_clients_that_are_away():
+    clients = ScriptedClients([4.0, 5.0, 9.0, 10.0, 12.0, 4.5], missing={Train: [1, 4]})
+    method = FlexCfl(setup(6, 2), pretrained_per_group=1)
+    outcome = clients.play(method.round(method.begin(), np.array([0, 3])), Train, Train)
+    assert sorted(weights(outcome.state.directions)) == [4.0 - SAME, 10.0 - SAME]
+    assert outcome.state.group_of[[1, 4]].tolist() == [-1, -1]
+
+
+def test_who_comes_later_pretrains_once_and_joins_by_direction():
+    clients = ScriptedClients(TARGETS, backwards=True, missing={Train: [1]})
     method = FlexCfl(setup(4, 2))
     three = np.array([0, 2, 3])
     first = clients.play(method.round(method.begin(), three), Train, Train)
-    second = clients.play(method.round(first.state, FOUR), Recall, Train, Train)
-    assert clients.asked[1].clients.tolist() == [1]
-    assert weights(clients.asked[1].models) == [SAME]
-    assert second.assignment[1] == first.assignment[0]
-    clients.play(method.round(second.state, FOUR), Recall, Train)
+    clients.missing = {}
+    second = clients.play(method.round(first.state, FOUR), Train, Train)
+    assert clients.asked[0].clients.tolist() == [1]
+    assert weights(clients.asked[0].models) == [SAME]
+    found = dict(zip(second.clients, second.assignment, strict=True))
+    assert found[1] == found[0] == first.state.group_of[0]
+    clients.play(method.round(second.state, FOUR), Train)
+
+
+def test_who_joins_the_federation_later_joins_a_group():
+    clients = ScriptedClients([*TARGETS, 11.0])
+    first = clients.play(
+        FlexCfl(setup(4, 2)).round(FlexCfl(setup(4, 2)).begin(), FOUR), Train, Train
+    )
+    larger = FlexCfl(setup(5, 2))
+    second = clients.play(larger.round(first.state, everybody(5)), Train, Train)
+    assert clients.asked[0].clients.tolist() == [4]
+    assert second.assignment[4] == first.assignment[3]
 
 
 def test_fewer_clients_than_groups_have_one_each():
@@ -186,6 +269,13 @@ def test_on_digits_it_groups_at_once_and_is_far_more_accurate_than_fedavg(seed):
     result = digits("flexcfl", seed)
     assert result.history["ari"].tolist() == [1.0] * 20
     assert result.accuracy > digits("fedavg", seed).accuracy + 0.4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_digits_with_three_participants_it_finds_all_five_groups(seed):
+    result = digits("flexcfl", seed, rounds=25, participation=0.12)
+    assert result.history["ari_seen"].tolist() == [1.0] * 25
+    assert result.history["accuracy"].iloc[-1] > 0.95
 
 
 def test_a_newcomer_joins_the_group_whose_digits_it_has():

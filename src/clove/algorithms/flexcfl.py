@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from clove import seeds
 from clove.algorithms.base import Algorithm, Asking, Outcome, nearest_by_loss
 from clove.algorithms.grouped import Averaging, check_stability, number_of_models, train_groups
+from clove.algorithms.one_shot import with_room
 from clove.algorithms.updates import Updates, ask_updates, shares_of
 from clove.clustering import Assignments, stability_reached
 from clove.errors import CloveError
@@ -22,27 +23,30 @@ from clove.federation.parameters import (
     replace_rows,
     squared_lengths,
 )
-from clove.federation.questions import Evaluate, Flags, Floats, Recall, Recalled
+from clove.federation.questions import Evaluate, Flags, Floats
 
 
 @dataclass(frozen=True)
 class FlexCflState:
-    """The groups' models, the model that all pre-train, and the groups' directions."""
+    """The groups' models, the model all pre-train, the groups' directions, and who is in which."""
 
     models: Parameters
     initial: Parameters
     directions: Parameters | None = None  # the mean update of each group's pre-training
+    # The group of each client; -1: it has not pre-trained yet.
+    group_of: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class FlexCfl(Algorithm[FlexCflState]):
     """Group clients once, by the directions in which a short training takes one initial model.
 
-    The updates of a few pre-trained clients are decomposed into as many directions as there are to
-    be groups (truncated SVD), and k-means groups the clients by their updates' cosines with these:
-    by Euclidean distance of decomposed cosine similarity (EDC). Groups then train by FedAvg, each
-    beginning with the mean of its pre-trained models, and are never changed. All other clients,
-    newcomers too, pre-train the initial model and join the group whose mean pre-training update is
+    In the first round some clients, drawn from all, pre-train one model, whoever takes part. Their
+    updates are decomposed into as many directions as there are to be groups (truncated SVD), and
+    k-means groups the clients by their updates' cosines with these: by Euclidean distance of
+    decomposed cosine similarity (EDC). Groups then train by FedAvg, each beginning with the mean of
+    its pre-trained models, and are never changed. All other clients, newcomers too, pre-train the
+    initial model when they first take part and join the group whose mean pre-training update is
     most like theirs. (The paper also moves clients whose labels change during the run to another
     group; here a client's data are the same throughout.)
 
@@ -52,14 +56,17 @@ class FlexCfl(Algorithm[FlexCflState]):
     Parameters
     ----------
     models : the number of groups (default: the number of true groups, where the data know it).
-    pretrained_per_group : clients that are clustered, for each group. 20 in the paper's code
-        (`pretrain_scale`).
+    pretrained_per_group : clients that are drawn and clustered, for each group. 20 in the paper's
+        code (`pretrain_scale`), which draws them from all clients before the first round.
     pretraining_steps : batches of pre-training; 50 in the paper's code.
     eta_g : inter-group learning rate: each model is moved by this times the sum of all others that
         trained in the round, each divided by its length. 0 by default in the paper's code: groups
         are on their own. (There the sum is a weighted mean.)
     n_init : the starts of k-means.
     stable_rounds, stable_share : when assignments count as stable, for the report only.
+
+    Of the clients drawn, some may not answer (on a network, those that are away): participants of
+    the first round take their places. If nobody answers, the next round tries again.
 
     References
     ----------
@@ -93,7 +100,8 @@ class FlexCfl(Algorithm[FlexCflState]):
         """Make a model for each group, all the same as yet."""
         number = number_of_models(self.name, self.models, self.setup)
         models = self.setup.initial(number, "same")
-        return FlexCflState(models, pick(models, np.array([0])))
+        nowhere = np.full(self.setup.clients, -1)
+        return FlexCflState(models, pick(models, np.array([0])), group_of=nowhere)
 
     def server_models(self, state: FlexCflState) -> Parameters:
         """Return the groups' models."""
@@ -101,7 +109,8 @@ class FlexCfl(Algorithm[FlexCflState]):
 
     def evaluation(self, state: FlexCflState, clients: Indices) -> Evaluate:
         """Every client that has a group uses its model."""
-        return Evaluate(state.models, clients)
+        clients = clients[state.group_of[clients] >= 0]
+        return Evaluate(state.models, clients, state.group_of[clients])
 
     def round(self, state: FlexCflState, cohort: Indices) -> Asking[Outcome[FlexCflState]]:
         """Find the group of those who have none yet; train and average in each group."""
@@ -127,12 +136,10 @@ class FlexCfl(Algorithm[FlexCflState]):
         self, state: FlexCflState, cohort: Indices
     ) -> Asking[tuple[FlexCflState, Indices, Indices]]:
         """Return the participants that have a group, and which."""
-        group_of = np.full(self.setup.clients, -1)
-        new = cohort
-        if state.directions is not None:
-            recalled: Recalled = yield Recall(cohort)
-            group_of[recalled.clients] = recalled.models
-            new = recalled.clients[recalled.models < 0]
+        group_of = with_room(state.group_of, self.setup.clients)
+        new = cohort[group_of[cohort] < 0]
+        if state.directions is None:
+            new = np.union1d(self._drawn[: self._founders(state)], new)
         found = (yield from self._pretrained(state, new)) if len(new) else None
         if found is not None:
             if state.directions is None:
@@ -140,7 +147,15 @@ class FlexCfl(Algorithm[FlexCflState]):
             else:
                 group_of[found.clients] = found.cosines(state.directions).argmax(axis=1)
         clients = cohort[group_of[cohort] >= 0]
-        return state, clients, group_of[clients]
+        return replace(state, group_of=group_of), clients, group_of[clients]
+
+    @property
+    def _drawn(self) -> Indices:
+        """All clients, in the order in which they are drawn to found the groups."""
+        return seeds.stream(self.setup.seed, "pretrained").permutation(self.setup.clients)
+
+    def _founders(self, state: FlexCflState) -> int:
+        return count(state.models) * self.pretrained_per_group
 
     def _pretrained(self, state: FlexCflState, clients: Indices) -> Asking[Updates | None]:
         """Let clients train the initial model for a few steps."""
@@ -153,8 +168,8 @@ class FlexCfl(Algorithm[FlexCflState]):
     def _cold_start(self, state: FlexCflState, found: Updates) -> tuple[FlexCflState, Indices]:
         """Group pre-trained clients; the means of some of them are the groups' first models."""
         number, asked = count(state.models), len(found.clients)
-        draw = seeds.stream(self.setup.seed, "pretrained")
-        some = np.sort(draw.permutation(asked)[: number * self.pretrained_per_group])
+        turn = np.argsort(self._drawn)[found.clients]  # when each was drawn
+        some = np.sort(np.argsort(turn)[: self._founders(state)])
         points = decomposed_cosines(found.products(some), number)
         chance = seeds.integer(self.setup.seed, "clustering") % 2**32
         from clove.clustering.kmeans import kmeans_labels  # slow to load, so when needed
