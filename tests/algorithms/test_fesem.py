@@ -38,6 +38,48 @@ def test_in_the_first_round_all_train_one_model_and_its_clusters_are_the_centres
     assert weights(outcome.state.models)[first] == 1.5
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_all_clients_make_the_first_centres_whoever_takes_part(backwards):
+    clients, method = ScriptedClients(TARGETS, backwards=backwards), Fesem(setup(4, 2))
+    first = clients.play(method.round(method.begin(), np.array([0, 1])), Train)
+    assert clients.asked[0].clients.tolist() == [0, 1, 2, 3]
+    assert sorted(weights(first.state.models)) == [1.5, 9.5]
+    centres = first.state.centre_of
+    assert centres.tolist() == [centres[0], centres[0], centres[2], centres[2]]
+    assert sorted(first.clients) == [0, 1]
+    assert first.assignment.tolist() == [centres[0]] * 2
+    # From then on, only participants are asked.
+    second = clients.play(method.round(first.state, np.array([1, 2])), Train)
+    assert clients.asked[0].clients.tolist() == [1, 2]
+    assert clients.asked[0].start.tolist() == centres[[1, 2]].tolist()
+    assert sorted(weights(second.state.models)) == [2.0, 9.0]
+
+
+def test_who_did_not_answer_when_the_centres_were_made_begins_later():
+    clients, method = ScriptedClients(TARGETS, missing={Train: [1, 2]}), Fesem(setup(4, 2))
+    first = clients.play(method.round(method.begin(), FOUR), Train)
+    assert first.state.centre_of[[1, 2]].tolist() == [-1, -1]
+    clients.missing = {}
+    second = clients.play(method.round(first.state, np.array([2])), Train)
+    assert [weights(clients.asked[0].models)[k] for k in clients.asked[0].start] == [0.0]
+    assert second.state.centre_of[2] == first.state.centre_of[3]
+
+
+def test_a_client_that_joins_the_federation_later_joins_a_centre():
+    outcome, _ = play()
+    clients, larger = ScriptedClients([*TARGETS, 8.0]), Fesem(setup(5, 2))
+    later = clients.play(larger.round(outcome.state, np.array([0, 4])), Train)
+    assert later.state.centre_of[4] == outcome.state.centre_of[3]
+
+
+@pytest.mark.parametrize("initial_centres", ["random", "one-model"])
+def test_random_centres_need_none_but_the_participants(initial_centres):
+    clients = ScriptedClients(TARGETS)
+    method = Fesem(setup(4, 2), initial_centres=initial_centres)
+    clients.play(method.round(method.begin(), np.array([0, 1])), Train)
+    assert clients.asked[0].clients.tolist() == [0, 1]
+
+
 def test_a_client_is_assigned_to_the_centre_nearest_to_its_model_and_centres_are_means():
     outcome, asked = play(state=at((0.0, 10.0), [0, 0, 0, 1]))
     assert asked.start.tolist() == [0, 0, 0, 1]
@@ -146,6 +188,13 @@ def test_on_digits_it_finds_the_groups_and_is_far_more_accurate_than_fedavg(seed
     result = digits("fesem", seed)
     assert result.ari == 1.0
     assert result.accuracy > digits("fedavg", seed).accuracy + 0.4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_digits_with_three_participants_it_finds_all_five_groups(seed):
+    result = digits("fesem", seed, rounds=25, participation=0.12)
+    assert result.history["ari_seen"].iloc[-1] == 1.0
+    assert result.accuracy > 0.9
 
 
 def test_from_one_model_the_first_centre_is_never_left():

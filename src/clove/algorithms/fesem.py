@@ -9,6 +9,7 @@ import numpy as np
 from clove import seeds
 from clove.algorithms.base import Algorithm, Asking, Outcome, nearest_by_loss
 from clove.algorithms.grouped import check_names, number_of_models
+from clove.algorithms.one_shot import with_room
 from clove.algorithms.updates import WEIGHTINGS, Updates, ask_updates, places_of, shares_of
 from clove.clustering import Assignments
 from clove.errors import CloveError
@@ -46,13 +47,21 @@ class Fesem(Algorithm[FesemState]):
     assigned to it; one without any stays. A client that takes part for the first time has no centre
     yet and trains the model all begin with. So does a newcomer, which the paper does not speak of.
 
-    Network: one model down and one up for each participant, whose local model the server sees.
+    The paper's algorithm has all clients in every round, and random centres. Its authors' code lets
+    some of each centre's clients train, and assigns all by k-means of their last local models: at
+    first of random points, so that the first local models come of one model and of random groups.
+    Ours goes on from there: everybody trains that model, and k-means makes the first centres. Where
+    only some take part, all are asked nevertheless in the first round; who does not answer begins
+    later, as above.
+
+    Network: one model down and one up for each participant, whose local model the server sees; in
+    the first round, with "k-means", for every client.
 
     Parameters
     ----------
     models : the number of centres (default: the number of true groups, where the data know it).
-    initial_centres : "k-means": in the first round all train one model, and the centres are the
-        clusters of what comes of it, as in the authors' code. "random": random models, and each
+    initial_centres : "k-means": in the first round all train one model, whoever takes part, and the
+        centres are the clusters of what comes of it. "random": random models, and each
         client begins with a random one. "one-model": random models, and each client begins with the
         one nearest to an initial model that is the same for all, hence all with the same: so it is
         in the code that CLoVE's authors used (FlexCFL's), where it is never left again.
@@ -101,18 +110,25 @@ class Fesem(Algorithm[FesemState]):
 
     def round(self, state: FesemState, cohort: Indices) -> Asking[Outcome[FesemState]]:
         """Train, assign each client to the nearest centre, and average."""
-        start = self._start(state, cohort)
+        state = replace(state, centre_of=with_room(state.centre_of, self.setup.clients))
+        asked = np.arange(self.setup.clients) if self._founds(state) else cohort
+        start = self._start(state, asked)
         offered = concatenate([state.models, state.initial])
-        found = yield from ask_updates(offered, start, cohort, self.setup.training)
+        found = yield from ask_updates(offered, start, asked, self.setup.training)
         if found is None:
             return Outcome(state, cohort[:0], cohort[:0])
-        trained_from = start[places_of(found.clients, cohort)]
+        trained_from = start[places_of(found.clients, asked)]
         centres, assignment = self._expect_and_maximise(state, found, trained_from)
         centre_of = state.centre_of.copy()
         centre_of[found.clients] = assignment
         state = replace(state, models=centres, centre_of=centre_of, round=state.round + 1)
         notes = {"clusters": len(np.unique(assignment))}
-        return Outcome(state, found.clients, assignment, notes=notes)
+        takes_part = np.isin(found.clients, cohort)
+        return Outcome(state, found.clients[takes_part], assignment[takes_part], notes=notes)
+
+    def _founds(self, state: FesemState) -> bool:
+        """Say whether the centres are still to be made of local models."""
+        return state.round == 0 and self.initial_centres == "k-means"
 
     def _start(self, state: FesemState, clients: Indices) -> Indices:
         """Return what each client trains: its centre, or as long as it has none another model."""
@@ -135,7 +151,7 @@ class Fesem(Algorithm[FesemState]):
     ) -> tuple[Parameters, Indices]:
         """Return the new centres, and each client's."""
         number = count(state.models)
-        if state.round == 0 and self.initial_centres == "k-means":
+        if self._founds(state):
             assignment = self._kmeans(found, number)
             return self._means(state.models, found, assignment), assignment
         centres = state.models
