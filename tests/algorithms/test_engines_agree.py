@@ -43,6 +43,10 @@ METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
         FedProto,
         {"prototype_average": "clients", "predicts": "head", "prototype_weight": 0.3},
     ),
+    "fedproto, of local prototypes": (
+        FedProto,
+        {"prototype_distance": "prototypes", "prototype_weight": 0.3},
+    ),
     "fedala": (FedAla, {}),
     "fedala, all layers": (FedAla, {"layers": 0, "measured": "blended", "weight_share": 0.6}),
     "fedpac": (FedPac, {}),

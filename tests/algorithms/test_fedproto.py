@@ -10,10 +10,19 @@ from torch import nn
 import clove
 from clove.algorithms import FedProto
 from clove.algorithms.fedproto import nearest_prototype
-from clove.algorithms.prototypes import PrototypeLoss, averaged_prototypes
+from clove.algorithms.prototypes import LocalPrototypeLoss, PrototypeLoss, averaged_prototypes
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
-from clove.federation import Batch, Kept, LocalTraining, Sequential, Summaries, Summary, Train
+from clove.federation import (
+    Batch,
+    Kept,
+    LocalTraining,
+    Sequential,
+    Summaries,
+    Summary,
+    Train,
+    Trained,
+)
 from clove.federation import parameters as stacks
 from clove.federation.learner import NetworkLearner
 from clove.federation.objectives import task_loss
@@ -114,12 +123,27 @@ def test_the_loss_adds_the_mean_squared_distance_to_the_prototype_of_the_class()
     assert value.item() == pytest.approx(np.log(3) + 0.5 * (2 + 10 + 0) / 3)
 
 
-def test_padding_does_not_count():
+def test_local_prototypes_may_be_drawn_instead_each_class_as_much_as_any():
+    batch = Batch(torch.tensor(X), torch.tensor(Y), torch.ones(3).double())
+    model = {name: t.double() for name, t in DOUBLE.items()}
+    # Features (2, 0) and (6, 4) of class 0 have the mean (4, 2), which is (2, 0) away from (2, 2):
+    # mean square 2. That of class 2 is (0, -2), (1, -2) away from (-1, 0): mean square 2.5. Class 1
+    # has no samples in the batch, and in the second case class 2 no prototype.
+    for extras, distance in [
+        (known([2.0, 2.0], [9.0, 9.0], [-1.0, 0.0]), 2 + 2.5),
+        (known([2.0, 2.0], [9.0, 9.0], None), 2),
+    ]:
+        value = LocalPrototypeLoss(0.5)(learner(federation()), model, batch, extras)
+        assert value.item() == pytest.approx(np.log(3) + 0.5 * distance)
+
+
+@pytest.mark.parametrize("loss", [PrototypeLoss, LocalPrototypeLoss])
+def test_padding_does_not_count(loss):
     x = torch.cat([torch.tensor(X[:1]), torch.full((2, 2), 100.0).double()])
     batch = Batch(x, torch.tensor([0, 0, 1]), torch.tensor([1.0, 0, 0]).double())
     extras = known([2.0, 2.0], [1.0, 1.0], None)
     model = {name: t.double() for name, t in DOUBLE.items()}
-    value = PrototypeLoss(1.0)(learner(federation()), model, batch, extras)
+    value = loss(1.0)(learner(federation()), model, batch, extras)
     assert value.item() == pytest.approx(np.log(3) + 2)
 
 
@@ -184,6 +208,7 @@ def test_without_weight_it_is_local_training():
     ("options", "message"),
     [
         ({"prototype_average": "sample"}, "prototype_average 'sample': did you mean 'samples'"),
+        ({"prototype_distance": "prototype"}, "prototype_distance .* did you mean 'prototypes'"),
         ({"predicts": "heads"}, "unknown predicts 'heads': did you mean 'head'"),
         ({"prototype_weight": -1.0}, "prototype_weight must not be negative"),
     ],
@@ -214,9 +239,43 @@ def test_a_network_without_a_head_is_refused():
         clove.run(clients=clients, task=classification(Flat), algorithm="fedproto", rounds=1)
 
 
+def test_what_is_drawn_is_as_told():
+    engine, asked = federation(), []
+
+    def answer(question):
+        asked.append(question)
+        return engine.answer(question)
+
+    method = FedProto(
+        replace(setup(2), classes=3), prototype_weight=0.3, prototype_distance="prototypes"
+    )
+    engine.begin_round(1)
+    state = drive(method.round(method.begin(), np.arange(2)), engine.answer).state
+    engine.begin_round(2)
+    drive(method.round(state, np.arange(2)), answer)
+    assert asked[0].objective == LocalPrototypeLoss(0.3)
+
+
+def test_only_those_who_trained_tell_and_count_as_participants():
+    """Who did not answer to the training is not asked what classes look like to it."""
+    method, asked = FedProto(replace(setup(3), classes=3)), []
+    means, counts = np.zeros((2, 3, 2)), np.ones((2, 3), dtype=int)
+
+    def answer(question):
+        asked.append(question)
+        if isinstance(question, Train):
+            return Trained(np.array([0, 2]), np.ones(2))
+        return Summaries(question.clients, {"means": means, "counts": counts})
+
+    outcome = drive(method.round(method.begin(), np.arange(3)), answer)
+    assert asked[1].clients.tolist() == [0, 2]
+    assert outcome.clients.tolist() == outcome.assignment.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("distance", ["samples", "prototypes"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_on_clients_of_two_classes_each_it_does_far_better_than_one_model(seed):
-    assert digits("fedproto", seed).accuracy > 0.95
+def test_on_clients_of_two_classes_each_it_does_far_better_than_one_model(seed, distance):
+    assert digits("fedproto", seed, prototype_distance=distance).accuracy > 0.95
     assert digits("fedavg", seed).accuracy < 0.6
 
 

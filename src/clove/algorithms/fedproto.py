@@ -11,7 +11,13 @@ from torch import Tensor
 from clove.algorithms.base import Algorithm, Asking, Outcome
 from clove.algorithms.grouped import check_names
 from clove.algorithms.local import KEPT, own_model
-from clove.algorithms.prototypes import AVERAGES, averaged_prototypes, check_classes, towards
+from clove.algorithms.prototypes import (
+    AVERAGES,
+    DISTANCES,
+    averaged_prototypes,
+    check_classes,
+    towards,
+)
 from clove.errors import CloveError
 from clove.federation.objectives import Learner, prediction
 from clove.federation.parameters import Indices, Parameters
@@ -46,8 +52,8 @@ class FedProto(Algorithm[FedProtoState]):
 
     A prototype is the mean, over samples of a class, of the features that go into the network's
     head. The server averages each class's over the clients that have it. A client minimises its
-    loss plus λ times the mean squared distance of its features to the global prototype of their
-    class, and predicts the class whose global prototype is nearest.
+    loss plus λ times a distance to the global prototypes, by default each sample's features' to
+    that of its class, and predicts the class whose global prototype is nearest.
 
     Network: prototypes down; mean features and the number of samples of each class up. Models never
     leave the clients.
@@ -56,6 +62,11 @@ class FedProto(Algorithm[FedProtoState]):
     ----------
     prototype_weight : λ; 1 in the paper for MNIST and FEMNIST (0.1 for CIFAR-10), and in PFLlib,
         which CLoVE's authors compared with.
+    prototype_distance : what is drawn to the global prototypes: the features of "samples", by their
+        squared distance, averaged over samples and features (the authors' code and PFLlib); or
+        local "prototypes" (the paper): of each class in a batch the mean features, whose distances
+        are added up over classes. They are squared and averaged over features as the others are,
+        where the paper says "L2 distance".
     prototype_average : a class's prototypes are weighted by "samples" of the class (the paper), or
         all the same, by "clients" (the authors' code and PFLlib).
     predicts : by nearest "prototypes" (the paper, PFLlib), or by the model's own "head".
@@ -71,6 +82,7 @@ class FedProto(Algorithm[FedProtoState]):
     """
 
     prototype_weight: float = 1.0
+    prototype_distance: str = "samples"
     prototype_average: str = "samples"
     predicts: str = "prototypes"
 
@@ -79,7 +91,8 @@ class FedProto(Algorithm[FedProtoState]):
     personal = True
 
     def __post_init__(self) -> None:
-        check_names(self, {"prototype_average": AVERAGES, "predicts": PREDICTIONS})
+        known = {"prototype_distance": DISTANCES, "prototype_average": AVERAGES}
+        check_names(self, {**known, "predicts": PREDICTIONS})
         if not self.prototype_weight >= 0:
             raise CloveError(f"prototype_weight must not be negative, not {self.prototype_weight}")
 
@@ -101,7 +114,9 @@ class FedProto(Algorithm[FedProtoState]):
 
     def round(self, state: FedProtoState, cohort: Indices) -> Asking[Outcome[FedProtoState]]:
         """Let clients train towards the prototypes, and average those of their models."""
-        objective, extras = towards(state.prototypes, self.prototype_weight)
+        objective, extras = towards(
+            state.prototypes, self.prototype_weight, self.prototype_distance
+        )
         trained: Trained = yield Train(
             own_model(self.setup),
             cohort,

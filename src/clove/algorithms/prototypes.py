@@ -19,8 +19,10 @@ from clove.errors import CloveError, CloveWarning
 from clove.federation.objectives import Batch, Learner, Objective, objective, task_loss
 from clove.federation.parameters import Parameters
 from clove.federation.questions import Extras, Summaries
+from clove.federation.summaries import class_marks
 
 AVERAGES = ("samples", "clients")  # what weighs in a prototype's average
+DISTANCES = ("samples", "prototypes")  # what is drawn to the global prototypes
 
 
 @objective("prototype-loss")
@@ -45,11 +47,40 @@ class PrototypeLoss:
         return learner.loss(outputs, batch) + self.weight * distance
 
 
-def towards(prototypes: Parameters, weight: float) -> tuple[Objective, Extras | None]:
+@objective("local-prototype-loss")
+@dataclass(frozen=True)
+class LocalPrototypeLoss:
+    """The task's loss plus λ times the squared distances of local prototypes to the global ones.
+
+    A local prototype is the mean features of the batch's samples of a class; its distance is
+    averaged over features, and those of all classes are added up. A class that the batch has not,
+    or that has no global prototype, adds nothing.
+    """
+
+    weight: float
+
+    def __call__(
+        self, learner: Learner, parameters: Parameters, batch: Batch, extras: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Return the loss with the distances."""
+        outputs, features = learner.outputs_and_features(parameters, batch.x, batch.weight)
+        features = features.flatten(1)
+        marks = class_marks(learner, batch).to(features.dtype)
+        counts = marks.sum(0)
+        means = marks.T @ features / counts.clamp(min=1)[:, None]
+        apart = (means - extras["prototypes"]).square().mean(1)
+        distance = (apart * (extras["known"] & (counts > 0))).sum()
+        return learner.loss(outputs, batch) + self.weight * distance
+
+
+def towards(
+    prototypes: Parameters, weight: float, distance: str = DISTANCES[0]
+) -> tuple[Objective, Extras | None]:
     """Return the objective that draws features to prototypes, and what to send for it."""
     if not prototypes:  # before the first round there are none
         return task_loss, None
-    return PrototypeLoss(weight), Extras(shared=prototypes)
+    loss = PrototypeLoss if distance == "samples" else LocalPrototypeLoss
+    return loss(weight), Extras(shared=prototypes)
 
 
 def averaged_prototypes(before: Parameters, means: Summaries, by: str = "samples") -> Parameters:

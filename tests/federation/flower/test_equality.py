@@ -43,6 +43,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fesem": {"algorithm": "fesem", "participation": 0.6},
     "flexcfl": {"algorithm": "flexcfl", "pretraining_steps": 5, "participation": 0.6},
     "fedproto": {"algorithm": "fedproto", "rounds": 2},
+    "fedproto, of local prototypes": {
+        **{"algorithm": "fedproto", "prototype_distance": "prototypes", "rounds": 3},
+    },
     "fedala": {"algorithm": "fedala", "rounds": 3},
     "fedala, some take part": {
         **{"algorithm": "fedala", "participation": 0.5, "measured": "blended", "rounds": 4},
