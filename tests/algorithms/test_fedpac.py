@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import product
 
@@ -14,8 +15,8 @@ from clove.algorithms.combining import combining_weights, feature_statistics
 from clove.algorithms.fedpac import FedPacState, models_for
 from clove.algorithms.prototypes import PrototypeLoss
 from clove.data import ClientData
-from clove.errors import CloveError
-from clove.federation import Sequential, Summary, Vectorized
+from clove.errors import CloveError, CloveWarning
+from clove.federation import Sequential, Summaries, Summary, Trained, Vectorized
 from clove.federation import parameters as stacks
 from clove.federation.objectives import task_loss
 from clove.federation.parameters import combined
@@ -174,6 +175,39 @@ def test_clients_that_do_not_take_part_keep_their_heads():
     assert torch.equal(head.models["3.weight"][0], first.heads["3.weight"][1])
     assert torch.equal(head.models["3.weight"][1], first.models["3.weight"][0])
     assert torch.equal(head.models["1.weight"][1], first.models["1.weight"][0])
+
+
+@pytest.mark.parametrize("spoilt", ["missing", "not finite"])
+@pytest.mark.parametrize("whose", [0, 1])
+def test_heads_go_to_whom_they_belong_where_one_client_tells_no_statistics(spoilt, whose):
+    """Of three, one sends a head and nothing (usable) to mix it by: the others' go their way."""
+    told = np.array([1, 2, 4])
+    heads = {"weight": torch.tensor([[10.0], [20.0], [40.0]])}
+    # Clients without anything in common and of no variance use their own heads.
+    values = {"variance": np.zeros(3), "shares": np.eye(3).reshape(3, 3, 1)}
+    kept = np.arange(3) != whose
+    if spoilt == "missing":
+        statistics = Summaries(told[kept], {name: value[kept] for name, value in values.items()})
+    else:
+        values["shares"][whose] = np.nan
+        statistics = Summaries(told, values)
+
+    def answer(question):
+        if isinstance(question, Summary) and question.of is feature_statistics:
+            return statistics
+        if isinstance(question, Summary):
+            return Summaries(told[:0], {})
+        if question.only == "head":
+            return Trained(told, np.ones(3), models=heads)
+        return Trained(told[:0], np.ones(0))
+
+    method, state = FedPac(setup(5)), FedPacState({"weight": torch.zeros(1, 1)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CloveWarning)
+        after = drive(method.round(state, told), answer).state
+    assert after.owners.tolist() == told[kept].tolist()
+    expected = heads["weight"][torch.tensor(kept)]
+    torch.testing.assert_close(after.heads["weight"], expected, atol=1e-3, rtol=0)
 
 
 def test_everybodys_model_is_the_shared_body_with_its_head():
