@@ -115,6 +115,22 @@ def test_the_best_is_marked_where_more_or_less_is_better(
     assert [marked for _, marked in column(title, *found)] == best
 
 
+def test_a_reference_is_marked_and_takes_nobodys_bold() -> None:
+    found = [
+        summary("clove", accuracy=0.8, bytes_up=3000),
+        summary("centralized", accuracy=0.9, bytes_up=10, reference=True),
+        summary("fedavg", accuracy=0.5, bytes_up=2000),
+    ]
+    assert [best for _, best in column("accuracy %", *found)] == [True, False, False]
+    assert [best for _, best in column("up", *found)] == [False, False, True]
+    names = ["clove", "centralized (reference)", "fedavg"]
+    assert [name for name, _ in column("algorithm", *found)] == names
+    partly = figures(found, [{"algorithm": "centralized", "seed": 1, "error": "no data"}])
+    assert cells(partly)[1][1][0][0] == "centralized (reference, 1 of 2 seeds)"
+    # One method beside a reference has nobody to be better than.
+    assert not any(best for _, best in column("accuracy %", *found[:2]))
+
+
 def test_the_loss_is_shown_only_where_there_is_no_accuracy() -> None:
     titles, _ = cells(figures([summary("clove")]))
     assert "test loss" not in titles

@@ -69,7 +69,8 @@ class Algorithm(ABC, Generic[State]):
     `state_type` is the dataclass its state is kept in: a field `models` for the server's models,
     and else arrays, plain values and stacks of parameters. `clusters` says whether its assignments
     are a clustering worth comparing with the true groups; `personal` whether models stay with the
-    clients, one each.
+    clients, one each; `reference` that it is no federated method, but what those are measured by:
+    it has no part in what is best, since its bytes leave out the data it was given.
     """
 
     setup: Setup
@@ -78,6 +79,7 @@ class Algorithm(ABC, Generic[State]):
     state_type: ClassVar[type]
     clusters: ClassVar[bool] = False
     personal: ClassVar[bool] = False
+    reference: ClassVar[bool] = False
 
     @abstractmethod
     def begin(self) -> State:

@@ -45,6 +45,7 @@ class Centralized(Algorithm[CentralizedState]):
 
     name = "centralized"
     state_type = CentralizedState
+    reference = True
 
     def __post_init__(self) -> None:
         check_names(self, {"pool": POOLS})

@@ -1,4 +1,7 @@
-"""The table of a comparison: mean ± std over seeds, the best in bold, failures with their error."""
+"""The table of a comparison: mean ± std over seeds, the best in bold, failures with their error.
+
+References, which are no federated methods, are marked as such and no candidates for the best.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +88,7 @@ def figures(summaries: Sequence[Summary], failures: Sequence[Failure] = ()) -> p
         mine = [one for one in summaries if one["algorithm"] == algorithm]
         failed = [one for one in failures if one["algorithm"] == algorithm]
         row: dict[str, Any] = {"algorithm": algorithm, "seeds": len(mine), "failed": len(failed)}
+        row["reference"] = any(one.get("reference", False) for one in mine)
         for column in COLUMNS:
             values = np.array([_number(summary.get(column.key)) for summary in mine])
             row[column.key] = float(values.mean()) if mine else float("nan")
@@ -122,10 +126,13 @@ def cells(table: pd.DataFrame, without: Collection[str] = ()) -> tuple[list[str]
     columns = [c for c in COLUMNS if table[c.key].notna().any() and c.key not in without]
     if table["accuracy"].notna().any():
         columns = [c for c in columns if c.key != "test_loss"]
-    rows = []
+    rows, contest = [], table[~table["reference"]]
     for _, row in table.iterrows():
         cell = [(_name(row), False)]
-        cell += [(_text(row, c), _is_best(row[c.key], table[c.key], c)) for c in columns]
+        cell += [
+            (_text(row, c), not row["reference"] and _is_best(row[c.key], contest[c.key], c))
+            for c in columns
+        ]
         if not row["seeds"]:
             cell[1] = ("failed", False)
         rows.append(cell)
@@ -133,9 +140,10 @@ def cells(table: pd.DataFrame, without: Collection[str] = ()) -> tuple[list[str]
 
 
 def _name(row: pd.Series) -> str:
-    of = row["seeds"] + row["failed"]
-    partly = row["seeds"] and row["failed"]
-    return f"{row['algorithm']} ({row['seeds']} of {of} seeds)" if partly else row["algorithm"]
+    remarks = ["reference"] if row["reference"] else []
+    if row["seeds"] and row["failed"]:
+        remarks.append(f"{row['seeds']} of {row['seeds'] + row['failed']} seeds")
+    return f"{row['algorithm']} ({', '.join(remarks)})" if remarks else row["algorithm"]
 
 
 def _text(row: pd.Series, column: Column) -> str:

@@ -32,7 +32,12 @@ def made(prepared: Prepared) -> dict[str, Any]:
     device = prepared.federation.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     again = command(prepared.settings) or ""  # none: what was handed over in Python is needed
-    return {**versions(gpu), "command": again, "engine_reason": prepared.choice.reason}
+    return {
+        **versions(gpu),
+        "command": again,
+        "reference": prepared.algorithm.reference,  # for pages, which know no methods
+        "engine_reason": prepared.choice.reason,
+    }
 
 
 def versions(gpu: str | None = None) -> dict[str, str]:

@@ -157,6 +157,7 @@ def summarise(story: Story) -> Record:
     history = [{k: v for k, v in record.items() if k != "assignment"} for record in story.records]
     return {
         "algorithm": settings.algorithm,
+        "reference": story.algorithm().reference,
         "dataset": settings.dataset,
         "mixing": settings.mixing,
         "seed": settings.seed,

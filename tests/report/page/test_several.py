@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import clove
 from clove.report.page.names import MOST_LETTERS, Kind, apart_table, kinds
 from clove.report.page.read import RunRead, read_run, run_folders
 from clove.report.page.render import page_data
 from clove.report.page.several import curve, pareto, several_page, summary
+
+from .conftest import SMALL
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +192,29 @@ def test_the_line_holds_just_those_that_nobody_beats(compared: Any, points: Poin
             for other in points
         )
         assert shown["best"] == (not beaten)
+
+
+def test_a_reference_is_marked_and_neither_on_the_line_nor_in_anybodys_way(
+    compared: list[RunRead],
+) -> None:
+    points = runs_of([(5, 0.8), (1, 0.9), (2, 0.5)], compared[0])
+    (run,) = points["1"]
+    made = {**run.settings["made"], "reference": True}
+    points["1"] = [replace(run, settings={**run.settings, "made": made})]
+    found = pareto(points)
+    assert found is not None
+    assert [point["best"] for point in found["points"]] == [True, False, True]
+    assert [point["reference"] for point in found["points"]] == [False, True, False]
+
+
+def test_a_page_tells_a_reference_by_its_folder(runs: Path, tmp_path: Path) -> None:
+    clove.run(**SMALL, algorithm="centralized", out=tmp_path / "run")
+    found = page_data([runs / "clove", tmp_path / "run"])
+    names = [row[0][0] for row in found["table"]["rows"]]
+    assert names == ["clove", "centralized (reference)"]
+    assert set(names) <= set(found["names"])
+    assert {point["name"]: point["best"] for point in found["pareto"]["points"]} == {
+        "clove": True,
+        "centralized": False,
+    }
+    assert clove.load(tmp_path / "run").summary()["reference"]

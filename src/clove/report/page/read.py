@@ -93,6 +93,11 @@ class RunRead:
         """The method's name."""
         return str(self.setting("algorithm"))
 
+    @property
+    def reference(self) -> bool:
+        """Whether it is no federated method, but what those are measured by."""
+        return bool(self.settings.get("made", {}).get("reference", False))
+
     @cached_property
     def assignment(self) -> Indices:
         """The model of each client after the last round; -1: it never took part."""

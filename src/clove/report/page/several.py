@@ -24,6 +24,7 @@ def several_page(
     named = {kind.name: kind.runs for kind in found}
     table = figures([summary(name, run) for name, mine in named.items() for run in mine])
     titles, rows = cells(table) if named else ([], [])
+    shown = {name: row[0][0] for name, row in zip(named, rows, strict=True)}
     return {
         "kind": "several",
         "title": several_title(runs),
@@ -31,7 +32,7 @@ def several_page(
         "status": several_status(runs, complete),
         "remarks": several_remarks(runs),
         "failures": [dict(failure) for failure in failures],
-        "names": {kind.name: kind.whole for kind in found},
+        "names": {name: kind.whole for kind in found for name in (kind.name, shown[kind.name])},
         "table": {"titles": titles, "rows": rows},
         "apart": apart_table(found),
         "curves": [curve(name, mine) for name, mine in named.items()],
@@ -84,6 +85,7 @@ def summary(name: str, run: RunRead) -> dict[str, Any]:
     reached = [r["round"] for r in run.records if r["ari"] is not None and r["ari"] >= 0.9 - 1e-12]
     return {
         "algorithm": name,
+        "reference": run.reference,
         "seed": run.setting("seed"),
         "accuracy": last.get("accuracy"),
         "test_loss": last.get("test_loss"),
@@ -119,7 +121,10 @@ def _number(value: float | None) -> float:
 
 
 def pareto(named: Mapping[str, Sequence[RunRead]]) -> dict[str, Any] | None:
-    """Return what each kind reached and what it sent for that, and which no other beats."""
+    """Return what each kind reached and what it sent for that, and which no other beats.
+
+    References have no part in that: their bytes leave out the data they were given.
+    """
     found = [summary(name, run) for name, mine in named.items() for run in mine]
     accurate = any(one["accuracy"] is not None for one in found)
     what = "accuracy" if accurate else "test_loss"
@@ -132,6 +137,7 @@ def pareto(named: Mapping[str, Sequence[RunRead]]) -> dict[str, Any] | None:
             points.append(
                 {
                     "name": name,
+                    "reference": mine[0]["reference"],
                     "bytes": float(np.mean(sent)),
                     "value": float(np.mean(reached)),
                     "seeds": [brief(sent), brief(reached)],
@@ -141,7 +147,8 @@ def pareto(named: Mapping[str, Sequence[RunRead]]) -> dict[str, Any] | None:
         return None
     better = 1 if accurate else -1
     for point in points:
-        point["best"] = not any(_beats(other, point, better) for other in points)
+        rivals = [other for other in points if not other["reference"]]
+        point["best"] = point in rivals and not any(_beats(one, point, better) for one in rivals)
     return {"what": what, "points": points}
 
 

@@ -3,7 +3,7 @@
 function tableSection() {
   const box = make("div", { class: "scroll" });
   return {
-    id: "table", title: "Side by side", about: "Mean ± standard deviation over seeds; the best in bold.",
+    id: "table", title: "Side by side", about: "Mean ± standard deviation over seeds; the best in bold, references aside.",
     applies: (data) => data.table.rows.length > 0, body: [box],
     fill({ table, names }) {
       const rows = table.rows.map(([[name], ...row]) => [nameCell(name, names),
@@ -51,12 +51,12 @@ function bandsSection() {
 function paretoSection() {
   const box = chart("tall"), marks = make("ul");
   return {
-    id: "pareto", title: "Against bytes", about: "What each method reaches for what it sends. Those on the dotted line are beaten by none in both.",
+    id: "pareto", title: "Against bytes", about: "What each method reaches for what it sends. Those on the dotted line are beaten by none in both; references, whose bytes leave out the data they were given, have no part in that.",
     applies: (data) => Boolean(data.pareto), body: [box, marks],
     fill({ pareto, names }) {
       const best = pareto.points.filter((one) => one.best).map((one) => one.name).join(", ");
       drawPareto(box, `${pareto.what === "accuracy" ? "Accuracy" : "Test loss"} against bytes; beaten by none: ${best}`, pareto);
-      legend(marks, pareto.points.map((one, i) => [make("span", { style: `color:${colour(i)}`, "aria-hidden": "true" }, `${glyph(i)} `), one.name, names[one.name]]));
+      legend(marks, pareto.points.map((one, i) => [make("span", { style: `color:${colour(i)}`, "aria-hidden": "true" }, `${glyph(i)} `), one.reference ? `${one.name} (reference)` : one.name, names[one.name]]));
     },
   };
 }
