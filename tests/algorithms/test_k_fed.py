@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 import clove
 from clove.algorithms import KFed
-from clove.algorithms.k_fed import LocalCentres, awasthi_sheffet_means, cores, farthest_first
+from clove.algorithms.k_fed import (
+    LocalCentres,
+    awasthi_sheffet_means,
+    cores,
+    farthest_first,
+    plain_means,
+)
 from clove.errors import CloveError
 from clove.federation import Sequential, Summary, Train
 from tests.federation.worlds import dense, some_clients, world
@@ -73,6 +79,18 @@ def test_a_client_with_one_centre_sends_its_mean(local):
     found = engine.answer(Summary(LocalCentres(1, local), np.arange(2))).values
     np.testing.assert_allclose(found["centres"][:, 0], [c.train[0].mean(0) for c in clients])
     assert found["counts"].tolist() == [[9], [5]]
+
+
+@pytest.mark.parametrize("local", ["awasthi-sheffet", "plain"])
+def test_one_centre_is_what_either_k_means_would_find_and_takes_none(local, monkeypatch):
+    clients = some_clients((9, 5))
+    cluster = {"awasthi-sheffet": awasthi_sheffet_means, "plain": plain_means}[local]
+    expected = [cluster(client.train[0].astype(float), 1, seed=0) for client in clients]
+    monkeypatch.setattr("clove.algorithms.k_fed._means", None)  # would not be found
+    engine = Sequential(clients, dense, dtype=torch.float64)
+    found = engine.answer(Summary(LocalCentres(1, local), np.arange(2))).values
+    np.testing.assert_allclose(found["centres"], [one.cluster_centers_ for one in expected])
+    assert found["counts"].tolist() == [[len(one.labels_)] for one in expected]
 
 
 @pytest.mark.parametrize("local", ["awasthi-sheffet", "plain"])

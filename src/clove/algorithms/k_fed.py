@@ -113,11 +113,14 @@ class LocalCentres:
         if self.clustered == "inputs-and-targets":
             points = np.concatenate([points, _targets(learner, data)], axis=1)
         centres, counts = np.zeros((self.number, points.shape[1])), np.zeros(self.number)
-        found = min(self.number, len(np.unique(points, axis=0)))
-        cluster = awasthi_sheffet_means if self.local == "awasthi-sheffet" else plain_means
-        means = cluster(points, found, seed)
-        centres[:found] = means.cluster_centers_
-        counts[:found] = np.bincount(means.labels_, minlength=found)
+        if self.number == 1:  # no need to search: it is their mean
+            centres[0], counts[0] = points.mean(axis=0), len(points)
+        else:
+            found = min(self.number, len(np.unique(points, axis=0)))
+            cluster = awasthi_sheffet_means if self.local == "awasthi-sheffet" else plain_means
+            means = cluster(points, found, seed)
+            centres[:found] = means.cluster_centers_
+            counts[:found] = np.bincount(means.labels_, minlength=found)
         dtype = data.weight.dtype
         return {
             "centres": torch.as_tensor(centres, dtype=dtype),
