@@ -113,7 +113,8 @@ WALLS = {
     },
     # Torch for local objectives, which are functions of tensors; the rest for the server's step.
     "algorithms": {
-        *("numpy", "scipy", "sklearn", "torch", "clove.clustering", "clove.federation", *COMMON),
+        *("numpy", "scipy", "sklearn", "threadpoolctl", "torch", *COMMON),
+        *("clove.clustering", "clove.federation"),
     },
     "report": {
         *("numpy", "pandas", "matplotlib", "cycler", "sklearn", "rich"),
