@@ -75,7 +75,8 @@ class PerFedAvg(OneModel):
         MNIST. 0: the learning rate, as in PFLlib, which CLoVE's authors compared with. Of a step
         so small little comes on data as few as a client of the digits has: there 0.1 serves.
     meta_gradient : "first-order" (FO, as in PFLlib) or "hessian-free" (HF).
-    delta : the distance of the Hessian-free variant's finite difference, times the gradient.
+    delta : δ, the distance of the Hessian-free variant's finite difference, times the gradient. We
+        know of no number of the authors for it; 0.001 is ours (flgo's implementation has it too).
     personal_steps : steps before a client uses the model; one in the paper.
 
     β of the paper is the learning rate (0.001 there), with plain steps: `optimizer=sgd`. Its
