@@ -268,8 +268,7 @@ def test_as_many_vectors_as_there_are_numbers_in_a_sample_are_too_many():
 def test_what_clients_make_of_their_groups_model_is_measured_where_that_is_asked():
     """With everybody in one group the average serves badly, and a round on one's own data well."""
     averaged, trained = (
-        digits("pacfl", models=1, measured=what)
-        for what in ("averaged", "trained")
+        digits("pacfl", models=1, measured=what) for what in ("averaged", "trained")
     )
     assert averaged.accuracy + 0.1 < trained.accuracy
     assert averaged.assignment.tolist() == trained.assignment.tolist()
