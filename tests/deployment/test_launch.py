@@ -98,7 +98,7 @@ def test_a_number_of_a_run_that_cannot_be_read_is_said_in_words(
 def test_where_its_number_cannot_be_read_it_is_said_how_to_stop_it(
     tmp_path: Path, monkeypatch
 ) -> None:
-    asked = pretend(tmp_path, monkeypatch, before="sleep 1; echo 'no { number'; exit 0")
+    asked = pretend(tmp_path, monkeypatch, before="sleep 3; echo 'no { number'; exit 0")
     said = "it may go on. Look for it with `flwr list hospitals`"
     with pytest.raises(CloveError, match=said), Interrupted(asked):
         run_app(tmp_path / "fed", None, "hospitals")
@@ -158,13 +158,14 @@ class Interrupted:
     def _interrupt(asked: Callable[[], list[str]]) -> None:
         while not asked():
             sleep(0.01)
+        sleep(0.5)  # until whoever started the command waits for it, on a busy machine, too
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_run_that_is_interrupted_before_it_has_a_number_is_stopped(
     tmp_path: Path, monkeypatch
 ) -> None:
-    asked = pretend(tmp_path, monkeypatch, before="sleep 1")
+    asked = pretend(tmp_path, monkeypatch, before="sleep 3")
     with pytest.raises(KeyboardInterrupt), Interrupted(asked):
         run_app(tmp_path / "fed", None, "hospitals")
     assert asked()[1:] == ["stop 7 hospitals"]
