@@ -1,9 +1,10 @@
 """What explains a difference from the paper's accuracy: trials that change one thing.
 
-    python benchmarks/causes.py [--only NAME ...] [--again]
+    python benchmarks/causes.py [--only NAME ...] [--again] [--workers 6]
 
 Fashion-MNIST, one seed, divided as the paper's authors' code does. A trial is a line of settings
 for `clove run`, or a network of its own. Trials that are done are kept: the same command goes on.
+Several workers, each a process, pay on a GPU that small networks leave waiting.
 Writes benchmarks/results/causes.csv and .md.
 """
 
@@ -11,7 +12,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +147,26 @@ def made(trial: Trial, seed: int) -> list[dict[str, Any]]:
     ]
 
 
+def all_made(some: Sequence[Trial], seed: int, workers: int) -> Iterator[list[dict[str, Any]]]:
+    """Run trials, several side by side if so asked, and yield the rows of each when it is done."""
+    if workers == 1:
+        yield from (made(trial, seed) for trial in some)
+        return
+    names = [trial.name for trial in sorted(some, key=_length, reverse=True)]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        doing = [pool.submit(made_by_name, name, seed) for name in names]
+        yield from (one.result() for one in as_completed(doing))
+
+
+def made_by_name(name: str, seed: int) -> list[dict[str, Any]]:
+    return made(next(trial for trial in trials() if trial.name == name), seed)
+
+
+def _length(trial: Trial) -> tuple[float, bool]:
+    """Order trials by passes over the data, and those with larger networks before others."""
+    return trial.rounds * trial.settings.get("local_epochs", 1), trial.network is not None
+
+
 def _words(settings: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
@@ -170,21 +194,26 @@ def main() -> None:
     words.add_argument("--only", nargs="+", help="trials by the beginning of their names")
     words.add_argument("--again", action="store_true", help="also those that are done")
     words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--workers", type=int, default=1, help="processes side by side")
     words.add_argument("--out", default=str(RESULTS / "causes"))
     given = words.parse_args()
     file = Path(f"{given.out}.csv")
     rows = pd.read_csv(file).to_dict("records") if file.exists() else []
     order = [trial.name for trial in trials()]
-    for trial in trials():
-        wanted = not given.only or trial.name.startswith(tuple(given.only))
-        if not wanted or (not given.again and any(row["trial"] == trial.name for row in rows)):
-            continue
-        rows = [row for row in rows if row["trial"] != trial.name] + made(trial, given.seed)
+    done = set() if given.again else {row["trial"] for row in rows}
+    wanted = [
+        trial
+        for trial in trials()
+        if trial.name not in done and (not given.only or trial.name.startswith(tuple(given.only)))
+    ]
+    for new in all_made(wanted, given.seed, given.workers):
+        name = new[0]["trial"]
+        rows = [row for row in rows if row["trial"] != name] + new
         rows.sort(key=lambda row: (order.index(row["trial"]), row["round"]))
         table = pd.DataFrame(rows)
         table.to_csv(file, index=False)
         Path(f"{given.out}.md").write_text(in_words(table))
-        print(in_words(table[table.trial == trial.name]).splitlines()[-1], flush=True)
+        print(in_words(table[table.trial == name]).splitlines()[-1], flush=True)
 
 
 if __name__ == "__main__":
