@@ -1,10 +1,11 @@
 """What explains a difference from the paper's accuracy: trials that change one thing.
 
-    python benchmarks/causes.py [--only NAME ...] [--again] [--workers 6]
+    python benchmarks/causes.py [--only NAME ...] [--again] [--rounds 40] [--workers 6]
 
 Fashion-MNIST, one seed, divided as the paper's authors' code does. A trial is a line of settings
-for `clove run`, or a network of its own. Trials that are done are kept: the same command goes on.
-Several workers, each a process, pay on a GPU that small networks leave waiting.
+for `clove run`, or a network of its own. Trials that are done are kept: the same command goes on,
+and makes those anew that had fewer rounds. Several workers, each a process, pay on a GPU that small
+networks leave waiting; one that fails is told then, and the others go on.
 Writes benchmarks/results/causes.csv and .md.
 """
 
@@ -14,7 +15,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -152,14 +153,14 @@ def all_made(some: Sequence[Trial], seed: int, workers: int) -> Iterator[list[di
     if workers == 1:
         yield from (made(trial, seed) for trial in some)
         return
-    names = [trial.name for trial in sorted(some, key=_length, reverse=True)]
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        doing = [pool.submit(made_by_name, name, seed) for name in names]
-        yield from (one.result() for one in as_completed(doing))
-
-
-def made_by_name(name: str, seed: int) -> list[dict[str, Any]]:
-    return made(next(trial for trial in trials() if trial.name == name), seed)
+    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=1) as pool:
+        longest_first = sorted(some, key=_length, reverse=True)
+        doing = {pool.submit(made, trial, seed): trial for trial in longest_first}
+        for one in as_completed(doing):
+            if (error := one.exception()) is None:
+                yield one.result()
+            else:
+                print(f"{doing[one].name} failed: {error}", file=sys.stderr, flush=True)
 
 
 def _length(trial: Trial) -> tuple[float, bool]:
@@ -194,17 +195,19 @@ def main() -> None:
     words.add_argument("--only", nargs="+", help="trials by the beginning of their names")
     words.add_argument("--again", action="store_true", help="also those that are done")
     words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--rounds", type=int, choices=SHOWN, default=SHOWN[-1], help="at most")
     words.add_argument("--workers", type=int, default=1, help="processes side by side")
     words.add_argument("--out", default=str(RESULTS / "causes"))
     given = words.parse_args()
     file = Path(f"{given.out}.csv")
     rows = pd.read_csv(file).to_dict("records") if file.exists() else []
     order = [trial.name for trial in trials()]
-    done = set() if given.again else {row["trial"] for row in rows}
+    had = dict.fromkeys(order, 0) | {row["trial"]: row["round"] for row in rows}
     wanted = [
         trial
-        for trial in trials()
-        if trial.name not in done and (not given.only or trial.name.startswith(tuple(given.only)))
+        for trial in (replace(one, rounds=min(one.rounds, given.rounds)) for one in trials())
+        if (given.again or had[trial.name] < trial.rounds)
+        and (not given.only or trial.name.startswith(tuple(given.only)))
     ]
     for new in all_made(wanted, given.seed, given.workers):
         name = new[0]["trial"]

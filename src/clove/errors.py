@@ -10,6 +10,10 @@ class CloveError(Exception):
     """Something the user can mend: the message says what and how."""
 
 
+class TooLittleMemory(CloveError):
+    """Something does not fit in memory, however it is cut up."""
+
+
 class CloveWarning(UserWarning):
     """Something the user should know; the work goes on."""
 

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from clove.errors import CloveError
+from clove.errors import CloveError, TooLittleMemory
 from clove.federation import LocalTraining, Sequential, Vectorized, engines
-from clove.federation.budget import fitting_group, free_bytes, memory_limit
+from clove.federation.budget import fitting_group, free_bytes, memory_limit, share_memory
 from clove.federation.engines import Trial, find_device, make_engine
 from clove.federation.layers import KERNELS
 from clove.tasks import classification
@@ -109,6 +109,17 @@ def test_free_memory_is_what_the_machine_says():
     assert memory_limit(2, torch.device("cpu")) == 2_000_000_000
 
 
+def test_processes_that_share_a_machine_have_equal_parts_of_its_memory():
+    cpu = torch.device("cpu")
+    whole = free_bytes(cpu)
+    share_memory(4, cpu)
+    try:
+        assert free_bytes(cpu) < whole / 2
+    finally:
+        share_memory(1, cpu)
+    assert free_bytes(cpu) > whole / 2
+
+
 def test_what_a_client_takes_includes_its_layers_outputs():
     shape = (1, 28, 28)
     engine = Vectorized(some_clients([64] * 2, shape, 10), convolved)
@@ -156,6 +167,23 @@ def test_the_fastest_combination_of_engine_group_and_threads_wins():
     assert choice.reason == "2.7× as fast as sequential in a trial, 4 clients at once, 2 threads"
     choice = engines._fastest({1: 0.1, 2: 0.2}, together)
     assert (choice.engine, choice.threads) == ("sequential", 1)
+
+
+def test_groups_too_large_for_memory_are_halved_in_a_trial(monkeypatch):
+    def seconds(engine, training, clients):
+        return 1.0 if isinstance(engine, Sequential) else 0.1 if clients <= 2 else float("inf")
+
+    monkeypatch.setattr(engines, "_seconds_per_client", seconds)
+    choice = make()[1]
+    assert (choice.engine, choice.group_size) == ("vectorized", 2)
+
+
+def test_where_no_stack_fits_in_memory_clients_train_one_by_one():
+    choice = engines._fastest({1: 1.0}, {(1, 1): float("inf")})
+    assert choice.engine == "sequential"
+    assert choice.reason == "a stack of one client does not fit in memory"
+    with pytest.raises(TooLittleMemory, match="1 client at once does not fit in memory: use small"):
+        engines._fastest({1: float("inf")}, {(1, 1): float("inf")})
 
 
 def test_a_number_of_threads_that_was_asked_for_is_used():

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from clove.errors import CloveError
 from clove.federation import Evaluate, Extras, Kept, Losses, Seeded, Sequential, Train, Vectorized
+from clove.federation.budget import free_bytes, share_memory
 from clove.federation.engines import make_engine
 from clove.federation.graphs import capture
 from clove.federation.layers import ONE_BY_ONE, TILED
@@ -204,6 +206,28 @@ def test_work_that_looks_at_the_host_is_not_captured_and_leaves_no_trace():
     assert torch.equal(torch.cuda.get_rng_state(), before)
     assert torch.rand(4, device=device).isfinite().all()
     assert capture(lambda: x.mul_(torch.rand(4, device=device)), device) is not None
+
+
+def test_a_capture_that_breaks_off_for_a_reason_in_words_is_none_either():
+    device = torch.device("cuda")
+
+    def work() -> None:
+        if torch.cuda.is_current_stream_capturing():
+            raise CloveError("the vectorized engine cannot run this")
+
+    assert capture(work, device) is None
+
+
+def test_a_part_of_the_memory_is_all_that_is_free_to_a_process_that_shares_the_device():
+    device = torch.device("cuda")
+    total = torch.cuda.mem_get_info(device)[1]
+    share_memory(4, device)
+    try:
+        assert free_bytes(device) < total / 4
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(total // 3, dtype=torch.uint8, device=device)
+    finally:
+        share_memory(1, device)
 
 
 def test_graphs_thrown_away_meanwhile_do_not_spoil_a_capture():

@@ -84,3 +84,19 @@ def test_gradients_may_lie_in_memory_in_another_order() -> None:
     Optimizer(own, LocalTraining("adam", 0.1)).step(strided)
     Optimizer(other, LocalTraining("adam", 0.1)).step(tensors(1))
     assert all(torch.equal(a, b) for a, b in zip(own, other, strict=True))
+
+
+def test_a_rate_that_is_read_from_the_device_is_as_precise_as_what_it_moves() -> None:
+    training = LocalTraining("sgd", 0.1, momentum=0.9, weight_decay=0.01, learning_rate_decay=0.5)
+    results = []
+    for on_device in (True, False):
+        own = tensors()
+        optimizer = Optimizer(own, training)
+        if on_device:  # as on a GPU, where steps are captured
+            optimizer._rate = torch.zeros((), dtype=own[0].dtype)
+        for number in range(1, 4):
+            optimizer.begin(number)
+            optimizer.step(tensors(number))
+        results.append(own)
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-14, atol=1e-14)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from clove.errors import TooLittleMemory
+from clove.paper import side_by_side
 from clove.paper.choice import Stack
 from clove.paper.results import Results
 from clove.paper.run import run_stacks
@@ -81,3 +83,28 @@ def test_what_does_not_stop_between_rounds_is_ended_when_time_is_up(tmp_path: Pa
     slow = Slow(one.cell, one.reading, one.seeds, tmp_path)
     ended = run_stacks([slow], Results(tmp_path), Quiet(), workers=2, until=time.time() + 10)
     assert (ended.failures, ended.left) == ([], [slow])
+
+
+@dataclass(frozen=True)
+class Hungry(Stack):
+    """A stack that needs more memory than one of several processes may take."""
+
+    enough: int = 1  # as many processes as it could share with
+
+    def settings(self, seed: int) -> Settings:
+        """Fail beside others."""
+        if side_by_side._among > self.enough:
+            raise TooLittleMemory("does not fit in memory")
+        return super().settings(seed)
+
+
+def test_what_needs_more_than_its_share_of_memory_is_made_alone_at_the_end(tmp_path: Path) -> None:
+    kept, display = Results(tmp_path / "results"), Quiet()
+    first, second, third = replace(CHOICE, seeds=1).stacks([TINY], tmp_path / "runs")
+    hungry = Hungry(first.cell, first.reading, first.seeds, first.folder)
+    starving = Hungry(second.cell, second.reading, second.seeds, second.folder, enough=0)
+    ended = run_stacks([hungry, starving, third], kept, display, workers=2)
+    assert ended.failures == [(starving, "does not fit in memory")]
+    assert not ended.left
+    assert set(kept.runs["key"]) == {hungry.cell.key, third.cell.key}
+    assert display.rounds == sum(stack.rounds for stack in (hungry, third))

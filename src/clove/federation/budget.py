@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 SHARE = 0.5  # of the free memory, unless told otherwise
+OVERHEAD = 10**9  # bytes that a process takes on a GPU for CUDA itself
+
+_part = 1.0  # of the device's memory that is this process's
 
 
 def memory_limit(gigabytes: float, device: torch.device) -> int:
@@ -27,15 +30,30 @@ def memory_limit(gigabytes: float, device: torch.device) -> int:
     return int(min(gigabytes * 1e9, 2**62)) or int(SHARE * free_bytes(device))
 
 
-def free_bytes(device: torch.device) -> int:
-    """Return how much memory is free on the device."""
+def share_memory(processes: int, device: torch.device) -> None:
+    """Let this process take no more of the device's memory than one of so many like it may.
+
+    Each would take what it finds free, and keep it, until there is none left for the next.
+    """
+    global _part
+    _part = 1 / processes
     if device.type == "cuda":
-        free: int = torch.cuda.mem_get_info(device)[0]
-        return free
+        total = torch.cuda.mem_get_info(device)[1]
+        _part = max(total - (processes + 1) * OVERHEAD, OVERHEAD) / total / processes
+        torch.cuda.set_per_process_memory_fraction(_part, device)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return how much memory is free on the device, for this process."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        taken = torch.cuda.memory_allocated(device)
+        unused = torch.cuda.memory_reserved(device) - taken  # torch holds it ready
+        return max(min(free + unused, int(_part * total) - taken), 0)
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return known["MemAvailable"]
+        return int(_part * known["MemAvailable"])
     except (OSError, ValueError, KeyError, IndexError):  # no Linux: half of all there is
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from clove.data import ClientData
-from clove.errors import CloveError, unknown_name
+from clove.errors import CloveError, TooLittleMemory, unknown_name
 from clove.federation import parameters as stacks
 from clove.federation.budget import fitting_group, memory_limit
 from clove.federation.kept_memory import keep_memory
@@ -227,8 +227,9 @@ class Trial:
         together: dict[tuple[int, int], float] = {}
         for number in [self.threads] if self.threads else sorted({1, torch.get_num_threads()}):
             torch.set_num_threads(number)
-            for size in _group_sizes(engine, self.fits):
-                together[size, number] = _seconds_per_client(engine, training, size)
+            for most in _group_sizes(engine, self.fits):
+                size, seconds = _fitting(engine, training, most)
+                together[size, number] = seconds
             alone[number] = _seconds_per_client(
                 Sequential.over(engine), training, SEQUENTIAL_CLIENTS
             )
@@ -380,7 +381,14 @@ def _fastest(alone: dict[int, float], together: dict[tuple[int, int], float]) ->
     """Choose by seconds a client: sequential by threads, vectorized by group size and threads."""
     fewest = min(alone, key=alone.__getitem__)
     size, number = min(together, key=together.__getitem__)
+    if min(alone[fewest], together[size, number]) == np.inf:
+        raise TooLittleMemory(
+            "training 1 client at once does not fit in memory: use smaller batches, or a smaller "
+            "network"
+        )
     ratio = alone[fewest] / together[size, number]
+    if ratio == 0:
+        return EngineChoice("sequential", 0, fewest, "a stack of one client does not fit in memory")
     if ratio * CLEARLY < 1:
         reason = f"{1 / ratio:.1f}× as fast as vectorized in a trial, {_threads(fewest)}"
         return EngineChoice("sequential", 0, fewest, reason)
@@ -400,6 +408,13 @@ def _group_sizes(engine: Vectorized, fits: int) -> list[int]:
     if engine.group_size:
         return [engine.group_size]
     return sorted({min(size, most) for size in sizes})
+
+
+def _fitting(engine: Vectorized, training: LocalTraining, size: int) -> tuple[int, float]:
+    """Time a group; where it does not fit in memory, one half as large. Return its size, too."""
+    while (seconds := _seconds_per_client(engine, training, size)) == np.inf and size > 1:
+        size = -(-size // 2)
+    return size, seconds
 
 
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from clove.errors import CloveError
+
 WARM_UP = 3  # runs before a capture, in which libraries choose kernels and allocate
 
 
@@ -33,7 +35,7 @@ def capture(
         return graph
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:
+    except (RuntimeError, CloveError):
         torch.cuda.synchronize()
         _renew_generator(device)
         return None

@@ -39,7 +39,16 @@ class Optimizer:
         self._rate: float | Tensor = training.learning_rate
         if training.learning_rate_decay != 1 and self.tensors[0].is_cuda:
             # A captured step reads it from the device, where it can change from round to round.
-            self._rate = torch.tensor(training.learning_rate, device=self.tensors[0].device)
+            self._rate = torch.full_like(self._steps[0], training.learning_rate, dtype=self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.tensors[0].dtype
+
+    @property
+    def _fused(self) -> bool:
+        """Whether one kernel does all: it reads a rate on the device in single precision only."""
+        return not isinstance(self._rate, Tensor) or self._rate.dtype == torch.float32
 
     @property
     def state(self) -> list[Tensor]:
@@ -79,11 +88,12 @@ class Optimizer:
             list(moments[0]) if moments else [None] * len(tensors),
             weight_decay=self.training.weight_decay,
             momentum=self.training.momentum,
-            lr=self._rate,  # type: ignore[arg-type]  # of the fused rule it may be a tensor, too
+            lr=self._rate,  # type: ignore[arg-type]  # it may be a tensor, too
             dampening=0.0,
             nesterov=False,
             maximize=False,
-            fused=True,
+            fused=self._fused,
+            foreach=not self._fused,
         )
 
     def _adam(
@@ -103,7 +113,8 @@ class Optimizer:
             eps=1e-8,
             amsgrad=False,
             maximize=False,
-            fused=True,
+            fused=self._fused,
+            foreach=not self._fused,
             capturable=tensors[0].is_cuda,
             decoupled_weight_decay=self.training.optimizer == "adamw",
         )

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from clove import seeds
 from clove.data import ClientData
-from clove.errors import CloveError
+from clove.errors import CloveError, TooLittleMemory
 from clove.federation import parameters as stacks
 from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
@@ -291,7 +291,7 @@ class Simulation(ABC):
 
     def halves(self, places: Indices) -> list[Indices]:
         """Return a group that did not fit in memory as two, for this round and those to come."""
-        raise CloveError(
+        raise TooLittleMemory(
             f"training {len(places)} client{'s' if len(places) > 1 else ''} at once does not fit "
             "in memory: use smaller batches, or a smaller network"
         )
@@ -584,9 +584,12 @@ def _one(stack: Any, place: int) -> Any:
     return {name: _one(part, place) for name, part in stack.items()}
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Say whether memory ran out, on the device or on the host."""
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+    if isinstance(error, (TooLittleMemory, torch.OutOfMemoryError)):
+        return True
+    said = ("allocate memory", "CUDA error: out of memory")
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in said)
 
 
 def segment_means(values: NDArray[Any], rows: list[Indices]) -> Floats:

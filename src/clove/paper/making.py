@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clove.errors import CloveError
+from clove.federation.simulation import is_out_of_memory
 from clove.folders import CHECKPOINT, plain_errors, write_atomically
 from clove.paper.choice import Stack
 from clove.paper.heat_maps import heat_map
@@ -35,6 +36,7 @@ class Made:
     kept: list[Recorded] | None = None
     error: str | None = None
     seconds: float = 0.0
+    starved: bool = False  # it failed for want of memory
 
 
 class _TimeIsUp(Exception):
@@ -59,7 +61,7 @@ def make(stack: Stack, tell: Tell, keep_models: bool, until: float | None = None
     except _TimeIsUp:
         return Made()
     except Exception as error:  # a run can fail in any way; the others are to go on
-        return Made(error=in_a_line(stack, error))
+        return Made(error=in_a_line(stack, error), starved=is_out_of_memory(error))
     return Made(found, seconds=time.perf_counter() - start)
 
 

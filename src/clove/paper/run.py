@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from clove.errors import CloveError
 from clove.federation.engines import find_device
 from clove.paper.choice import Stack
@@ -23,6 +25,7 @@ from clove.runs.folder import RunFolder
 from clove.runs.spread import Run, spread
 
 MOST_WORKERS = 6  # that share a GPU where nobody says how many
+LEAST_MEMORY = 8 * 10**9  # bytes of a GPU for each of them
 
 
 class Display(Protocol):
@@ -97,8 +100,11 @@ def end_of(minutes: float | None, ray: str | None = None) -> float | None:
 
 def usual_workers(device: str) -> int:
     """Return how many processes pay: on a GPU several, since small rounds leave it waiting."""
-    gpu = find_device(device).type == "cuda"
-    return min(MOST_WORKERS, os.cpu_count() or 1) if gpu else 1
+    found = find_device(device)
+    if found.type != "cuda":
+        return 1
+    fits = int(torch.cuda.get_device_properties(found).total_memory // LEAST_MEMORY)
+    return max(min(MOST_WORKERS, os.cpu_count() or 1, fits), 1)
 
 
 def _queue(stacks: Sequence[Stack], results: Results, workers: int, until: float | None) -> Queue:

@@ -1,4 +1,7 @@
-"""Stacks made by several processes of this machine, one of which may die without the others."""
+"""Stacks made by several processes of this machine, one of which may die without the others.
+
+They share its memory alike. What does not fit in a process's part is made at the end, by one alone.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from multiprocessing import get_context
 from threading import Timer
 from typing import Any
 
+from clove.federation.budget import share_memory
+from clove.federation.engines import find_device
 from clove.paper.choice import Stack
 from clove.paper.making import Made, Tell, make
 from clove.paper.pace import Queue
@@ -28,8 +33,8 @@ class Seat:
     Each has a pool of its own: a process that dies takes all of a pool with it.
     """
 
-    def __init__(self, keep_models: bool) -> None:
-        self.keep_models = keep_models
+    def __init__(self, keep_models: bool, among: int) -> None:
+        self.keep_models, self.among = keep_models, among
         self.stack: Stack | None = None
         self.told = 0  # rounds of this stack
         self._context = get_context("spawn")  # a forked process cannot use a GPU
@@ -41,7 +46,8 @@ class Seat:
         """Begin a stack."""
         if self._pool is None:
             self._news = self._context.SimpleQueue()
-            self._pool = ProcessPoolExecutor(1, self._context, _begin_worker, (self._news,))
+            beginning = (self._news, self.among)
+            self._pool = ProcessPoolExecutor(1, self._context, _begin_worker, beginning)
         self.stack, self.told = stack, 0
         self.doing = self._pool.submit(_work, stack, self.keep_models, until)
 
@@ -64,10 +70,10 @@ class Seat:
             return stack, Made(error=f"{type(error).__name__}: {error}"), ""
         return stack, self.doing.result(), ""
 
-    def leave(self) -> None:
-        """Let the process go."""
+    def leave(self, wait: bool = False) -> None:
+        """Let the process go, and wait until it is gone if so asked."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(wait=wait, cancel_futures=True)
         self._pool = None
 
 
@@ -76,11 +82,31 @@ def side_by_side(
 ) -> Iterator[tuple[Stack, Made]]:
     """Make stacks in processes of their own, so many at a time, and yield each when it is done.
 
-    A stack whose process dies is tried once more: that may have been the want of memory, and what
-    was done of it is kept.
+    A stack that fails for want of memory is made again when all others are done, with no other
+    beside it.
     """
-    seats = [Seat(keep_models) for _ in range(workers)]
+    starved: list[Stack] = []
+    for stack, made in _made(queue, tell, [Seat(keep_models, workers) for _ in range(workers)]):
+        if made.starved and workers > 1:
+            starved.append(stack)
+            continue
+        queue.note(stack, made)
+        yield stack, made
+    for stack in reversed(starved):
+        queue.put_back(stack)
+    for stack, made in _made(queue, tell, [Seat(keep_models, 1)]):
+        queue.note(stack, made)
+        yield stack, made
+
+
+def _made(queue: Queue, tell: Tell, seats: list[Seat]) -> Iterator[tuple[Stack, Made]]:
+    """Make stacks until the queue gives no more.
+
+    One whose process dies is tried once more: that may have been the want of memory, and what was
+    done of it is kept.
+    """
     died: Counter[str] = Counter()
+    ended = False
     try:
         while busy := _seated(seats, queue):
             wait([seat.doing for seat in busy], timeout=POLL, return_when=FIRST_COMPLETED)
@@ -90,18 +116,19 @@ def side_by_side(
                 if not is_done:
                     continue
                 stack, made, reason = seat.done()
-                if made is None:
+                if made is None or made.error is not None:
                     tell(-seat.told)  # the next try tells of them again
+                if made is None:
                     died[stack.cell.key] += 1
                     if queue.is_over or died[stack.cell.key] < TRIES:
                         queue.put_back(stack)
                         continue
                     made = Made(error=f"{reason}; what is done is kept, the same command goes on")
-                queue.note(stack, made)
                 yield stack, made
+        ended = True
     finally:
         for seat in seats:
-            seat.leave()
+            seat.leave(wait=ended)  # so that its memory is free for others
 
 
 def _seated(seats: list[Seat], queue: Queue) -> list[Seat]:
@@ -115,16 +142,18 @@ def _seated(seats: list[Seat], queue: Queue) -> list[Seat]:
 # ------------------------------------------------------------------------------- in such a process
 
 _news: Any = None  # where it tells of rounds
+_among = 1  # how many processes share the machine
 
 
-def _begin_worker(news: Any) -> None:
-    global _news
-    _news = news
+def _begin_worker(news: Any, among: int) -> None:
+    global _news, _among
+    _news, _among = news, among
     warnings.simplefilter("ignore")  # what there is to say stands in the runs' folders
 
 
 def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
     """Make a stack; what cannot stop between two rounds in time, such as compiling, is ended."""
+    share_memory(_among, find_device(str(stack.cell.settings.get("device", "auto"))))
     if until is None:
         return make(stack, _news.put, keep_models)
     end = Timer(max(0.0, until + GRACE - time.time()), os._exit, (0,))
