@@ -15,16 +15,22 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 
 import clove
+from clove.algorithms.combining import combining_weights
+from clove.algorithms.simplex import least_on_simplex
+from clove.federation.questions import Floats
 
 sys.path.insert(0, str(Path(__file__).parent))
 from origin import all_in_words, origin
@@ -65,6 +71,32 @@ def flexcfl_network() -> nn.Module:
     )
 
 
+def pfllib_weights(variances: Floats, shares: Floats, least: float = 0.0) -> Floats:
+    """FedPAC's weights as PFLlib finds them, in single precision and with its guards.
+
+    Where a program's matrix has an eigenvalue below nought, which can only be rounding, it keeps
+    the part of those that are at least 0.01. Where that has one below nought as well there are no
+    weights, and the client gets the head at the place of its number in a list in random order.
+    """
+    draw, weights = np.random.default_rng(0), combining_weights(variances, shares, least)
+    flat = shares.reshape(len(shares), -1).astype(np.float32)
+    for client, row in enumerate(weights):
+        away = flat[client] - flat
+        form = np.diag(variances.astype(np.float32)) + away @ away.T
+        if np.linalg.eigvals(form).real.min() >= 0:
+            continue
+        values, vectors = (part.real for part in np.linalg.eig(form))
+        large = values >= 0.01
+        form = (vectors[:, large] * values[large]) @ vectors[:, large].T
+        row[:] = 0.0
+        if np.linalg.eigvals(form).real.min() >= 0:
+            found = least_on_simplex((form + form.T).astype(np.float64) / 2)
+            row[found > least] = found[found > least]
+        else:
+            row[draw.integers(len(row))] = 1.0
+    return weights
+
+
 @dataclass(frozen=True)
 class Trial:
     """A method on a mixing, with what is changed."""
@@ -76,6 +108,7 @@ class Trial:
     settings: dict[str, Any] = field(default_factory=dict)
     rounds: int = 100
     network: Any = None
+    replaced: dict[str, Any] = field(default_factory=dict)  # parts of the code, by name
 
 
 def trials() -> list[Trial]:
@@ -109,6 +142,11 @@ def trials() -> list[Trial]:
             Trial(f"fedpac-pfllib-{mixing}", "fedpac", mixing, "heads mixed as in PFLlib",
                   {**FEDPAC, "indices": "pfllib"}),
         ]  # fmt: skip
+        found.append(
+            Trial(f"fedpac-guards-{mixing}", "fedpac", mixing, "and its guards against rounding",
+                  {**FEDPAC, "indices": "pfllib"},
+                  replaced={"clove.algorithms.fedpac.combining_weights": pfllib_weights})
+        )  # fmt: skip
         for algorithm, settings in of_pfllib.items():
             found.append(
                 Trial(f"{algorithm}-network-{mixing}", algorithm, mixing, "PFLlib's network",
@@ -128,13 +166,10 @@ def trials() -> list[Trial]:
 def made(trial: Trial, seed: int) -> list[dict[str, Any]]:
     """Run a trial; return a row for each round shown."""
     task = "auto" if trial.network is None else clove.classification(trial.network)
-    result = clove.run(
-        **{"dataset": "fmnist", "mixing": trial.mixing, "algorithm": trial.algorithm},
-        **{"seed": seed, "rounds": trial.rounds, "variant": "authors", "task": task},
-        points_per_client=POINTS[trial.mixing],
-        clients_per_cluster=5,
-        **trial.settings,
-    )
+    with ExitStack() as until_done:
+        for name, part in trial.replaced.items():
+            until_done.enter_context(patch(name, part))
+        result = _run(trial, task, seed)
     history = result.history.set_index("round")
     about = {
         **{"trial": trial.name, "algorithm": trial.algorithm, "mixing": trial.mixing},
@@ -146,6 +181,16 @@ def made(trial: Trial, seed: int) -> list[dict[str, Any]]:
         for at in SHOWN
         if at <= trial.rounds
     ]
+
+
+def _run(trial: Trial, task: Any, seed: int) -> clove.Result:
+    return clove.run(
+        **{"dataset": "fmnist", "mixing": trial.mixing, "algorithm": trial.algorithm},
+        **{"seed": seed, "rounds": trial.rounds, "variant": "authors", "task": task},
+        points_per_client=POINTS[trial.mixing],
+        clients_per_cluster=5,
+        **trial.settings,
+    )
 
 
 def all_made(some: Sequence[Trial], seed: int, workers: int) -> Iterator[list[dict[str, Any]]]:

@@ -90,6 +90,20 @@ def test_normalised_and_pooled_with_its_gradients(tiles: ModuleType, shape) -> N
     torch.testing.assert_close(variance, flat.var(1, unbiased=False), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 6, 8, 5, 0)])
+def test_pooled_with_its_gradients(tiles: ModuleType, shape, biased) -> None:
+    images, filters = made(shape, shared=False)
+    shift = torch.randn(CLIENTS, shape[1], requires_grad=True) if biased else None
+    found = tiles.activated_convolution(images, filters, shift, shape[-1])
+    values = plain(images, filters, shape[-1])
+    values = values if shift is None else values + shift[:, None, None, None]
+    expected = F.max_pool2d(values.relu().flatten(0, 1).movedim(-1, 1), 2).movedim(1, -1)
+    expected = expected.unflatten(0, (CLIENTS, SAMPLES))
+    of = [images, filters] if shift is None else [images, filters, shift]
+    assert_same_gradients(found, expected, of)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_pooled_without_gradients(tiles: ModuleType, shared) -> None:
     images, filters = (tensor.detach() for tensor in made(SHAPES[0], shared))

@@ -395,16 +395,20 @@ class PooledConvolution(ImageLayer):
         grown = 2 * convolution.padding + 1 - convolution.module.kernel_size[0]
         if not self.pool.in_pairs or any((side + grown) % 2 for side in x.tensor.shape[-2:]):
             return False
+        if norm is None:
+            return True
         if tape.weight is None:  # on the way to a gradient outputs must be kept
-            return not torch.is_grad_enabled() and (norm is None or norm.runs_alone)
-        return norm is not None and norm.runs_alone and not tape.padded
+            return not torch.is_grad_enabled() and norm.runs_alone
+        return norm.runs_alone and not tape.padded
 
     def _tiled(self, own: Stack, x: Spread, tape: Tape) -> Spread:
         """Run all of them by tiles; a bias has no effect on what is normalised by the batch."""
         norm, padding, name = self.normalisation, self.convolution.padding, self.convolution.name
         images = x.channels_last()
         if norm is None or tape.weight is None:
-            y = tiles().pooled_convolution(images, *self._folded(own), padding)
+            kept = torch.is_grad_enabled()
+            run = tiles().activated_convolution if kept else tiles().pooled_convolution
+            y = run(images, *self._folded(own), padding)
             return Spread(y.movedim(-1, 2), 0)
         weight, bias = own[f"{name}weight"], own.get(f"{name}bias")
         y, mean, variance, count = tiles().normalised_convolution(

@@ -360,7 +360,8 @@ class Tile:
         }
 
 
-WINDOWS = {"tile_windows": 32, "tile_channels": 64}
+MOST_CHANNELS = 64  # that a program over windows looks at
+NUMBERS = 2048  # of these windows' outputs: the fewer channels, the more windows
 ENOUGH_PROGRAMS = 528  # four for each processor of a large GPU
 LEAST_SHARE = 512  # places a program adds up over: with fewer the partial sums cost more
 
@@ -468,6 +469,16 @@ def pooled_convolution(
     return convolved(_ready(images), _last(filters), padding, shift=shift, mode=POOLING)[0]
 
 
+def activated_convolution(
+    images: Tensor, filters: Tensor, shift: Tensor | None, padding: int
+) -> Tensor:
+    """Do the same in training: what it takes to find the gradients is kept."""
+    if shift is None:
+        shift = filters.new_zeros(filters.shape[:2])
+    found: Tensor = _ActivatedConvolution.apply(_ready(images), filters, shift, padding)
+    return found
+
+
 def normalised_convolution(
     images: Tensor, filters: Tensor, weight: Tensor, bias: Tensor, padding: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -509,6 +520,24 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
         images, filters = ctx.saved_tensors
         return *_gradients(ctx, images, filters, gradient.contiguous()), None
+
+
+class _ActivatedConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, filters: Tensor, shift: Tensor, padding: int) -> Tensor:
+        last = _last(filters)
+        values, _ = convolved(images, last, padding)
+        ctx.save_for_backward(images, last, values, shift)
+        ctx.padding = padding
+        return normalised_and_pooled(values, torch.ones_like(shift), shift)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        images, filters, values, shift = ctx.saved_tensors
+        nought = torch.zeros_like(shift)
+        moments = [nought, nought, torch.ones_like(shift), shift]  # as if they were of no batch
+        slopes, _, of_shift = pooled_gradient(values, gradient.contiguous(), moments, fixed=True)
+        return *_gradients(ctx, images, filters, slopes), of_shift, None
 
 
 class _NormalisedConvolution(torch.autograd.Function):
@@ -556,34 +585,39 @@ def normalised_and_pooled(values: Tensor, scale: Tensor, shift: Tensor) -> Tenso
     """Scale and shift values, cut off below nought, and keep the largest of each window."""
     clients, samples, height, width, channels = values.shape
     outputs = values.new_empty((clients, samples, height // 2, width // 2, channels))
-    grid, shape = _windows(values)
-    _normalise_and_pool[grid](values, scale, shift, outputs, *shape, **WINDOWS)
+    grid, shape, sizes = _windows(values)
+    _normalise_and_pool[grid](values, scale, shift, outputs, *shape, **sizes)
     return outputs
 
 
 def pooled_gradient(
-    values: Tensor, gradient: Tensor, moments: list[Tensor]
+    values: Tensor, gradient: Tensor, moments: list[Tensor], fixed: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of what was normalised and pooled, and of its weight and bias.
 
-    Moments are mean, the inverse of the deviation, and the scale and shift these came to.
+    Moments are mean, the inverse of the deviation, and the scale and shift these came to. They
+    depend on the values, unless they are `fixed`.
     """
-    grid, shape = _windows(values)
+    grid, shape, sizes = _windows(values)
     sums = values.new_empty((len(values), grid[0], 2, values.shape[-1]), dtype=torch.float32)
-    _pooled_sums[grid](values, gradient, *moments, sums, *shape, **WINDOWS)
+    _pooled_sums[grid](values, gradient, *moments, sums, *shape, **sizes)
     totals = sums.sum(1)
     slopes = torch.empty_like(values)
-    _pooled_gradient[grid](values, gradient, *moments, totals, slopes, *shape, **WINDOWS)
+    through = torch.zeros_like(totals) if fixed else totals  # what goes by way of the moments
+    _pooled_gradient[grid](values, gradient, *moments, through, slopes, *shape, **sizes)
     return slopes, totals[:, 1], totals[:, 0]
 
 
-def _windows(values: Tensor) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Return the grid of programs over windows, and what these need to know of the values."""
+def _windows(
+    values: Tensor,
+) -> tuple[tuple[int, int, int], tuple[int, int, int, int], dict[str, int]]:
+    """Return the grid of programs over windows, what these know of the values, and their sizes."""
     clients, samples, height, width, channels = values.shape
     windows = samples * height * width // 4
-    across = triton.cdiv(channels, WINDOWS["tile_channels"])
-    grid = triton.cdiv(windows, WINDOWS["tile_windows"]), across, clients
-    return grid, (windows, channels, height, width)
+    of = min(MOST_CHANNELS, triton.next_power_of_2(channels))
+    sizes = {"tile_windows": NUMBERS // of, "tile_channels": of}
+    grid = triton.cdiv(windows, sizes["tile_windows"]), triton.cdiv(channels, of), clients
+    return grid, (windows, channels, height, width), sizes
 
 
 def _moments(noted: Tensor, rows: int, tile_rows: int) -> tuple[Tensor, Tensor]:
