@@ -396,6 +396,23 @@ def test_who_trains_for_the_first_time_goes_on_until_the_losses_settle(monkeypat
     np.testing.assert_array_equal(counts["Sequential"], counts["Vectorized"])
 
 
+def test_where_sizes_need_preparing_few_are_used_and_nothing_else_changes(monkeypatch):
+    sizes, train = [], Vectorized.train_group
+
+    def counted(self, work):
+        sizes.append(len(work.clients))
+        return train(self, work)
+
+    monkeypatch.setattr(Vectorized, "train_group", counted)
+    engine, prepared = (Vectorized(some_clients(), dense, dtype=torch.double) for _ in range(2))
+    expected, plainly = settling(engine), sizes[:]
+    sizes.clear()
+    prepared.prepares_sizes = True  # as on a GPU
+    assert_same_models(settling(prepared), expected)
+    assert len(sizes) == len(plainly)
+    assert set(sizes) < set(plainly)
+
+
 def test_engines_agree_on_what_settles():
     alone, together = on_both(settling, some_clients(), dense, dtype=torch.double)
     assert_same_models(together, alone)

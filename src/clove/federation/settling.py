@@ -20,6 +20,8 @@ def settled(engine: Simulation, work: Work) -> Updated:
     """Train; those who never did so before, again until their losses settle.
 
     Every time has batches and an optimiser of its own. Losses told are those of the first time.
+    Where a group of another size needs preparing (steps captured, kernels chosen), who is done goes
+    on beside the others, to no effect, until half of a group are.
     """
     question = work.question
     assert isinstance(question, Train)
@@ -27,15 +29,18 @@ def settled(engine: Simulation, work: Work) -> Updated:
     assert work.first_time is not None
     first = engine.train_group(work)
     models, means = first.models, [_means(first)]
-    going = np.flatnonzero(work.first_time)
+    together = going = np.flatnonzero(work.first_time)
     for number in range(1, question.settle.most):
         going = going[[not _calm([m[place] for m in means], question.settle) for place in going]]
         if not len(going):
             break
-        found = engine.train_group(_again(engine, work, models, going, number))
-        models = stacks.replace_rows(models, going, found.models)
+        if not engine.prepares_sizes or 2 * len(going) <= len(together):
+            together = going
+        found = engine.train_group(_again(engine, work, models, together, number))
+        of_these = np.flatnonzero(np.isin(together, going))
+        models = stacks.replace_rows(models, going, stacks.pick(found.models, of_these))
         latest = means[-1].copy()
-        latest[going] = _means(found)
+        latest[going] = _means(found)[of_these]
         means.append(latest)
     return Updated(models, first.losses)
 

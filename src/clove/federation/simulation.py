@@ -69,6 +69,7 @@ class Simulation(ABC):
     """Clients in memory that answer a server's questions."""
 
     name: ClassVar[str]
+    prepares_sizes = False  # whether the first group of its size takes far longer than others
 
     def __init__(
         self,

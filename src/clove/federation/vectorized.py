@@ -60,6 +60,7 @@ class Vectorized(Simulation):
         self.stack = StackedNetwork(self.one, self.tape)
         self.axis = self.stack.client_axis
         self.by_batch = always_by_batch(self.network)
+        self.prepares_sizes = self.device.type == "cuda"
         self.group_size = group_size
         self.most_at_once = 0  # what fits in memory, where that is known
         self.forwards = Forwards(self)
