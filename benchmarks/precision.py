@@ -42,12 +42,16 @@ def in_words(runs: pd.DataFrame) -> str:
     ]
     for cell, some in runs.groupby([*CELL, "precision"]):
         _, *names, precision = cell
-        figures = [
-            f"{some[name].mean():.{digits}f} ± {some[name].std(ddof=0):.{digits}f}"
-            for name, digits in SHOWN.items()
-        ]
+        figures = [_figure(some[name], digits) for name, digits in SHOWN.items()]
         lines.append("| " + " | ".join([*names, precision, str(len(some)), *figures]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _figure(values: pd.Series, digits: int) -> str:
+    """Write a mean and its spread; nothing where one of the runs has no value."""
+    if values.isna().any():
+        return ""
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=0):.{digits}f}"
 
 
 def main() -> None:

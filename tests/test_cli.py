@@ -441,3 +441,10 @@ def test_no_command_shows_the_help() -> None:
 
 def test_the_version_is_told() -> None:
     assert works("--version").stdout == f"clove {__version__}\n"
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "clove", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "Usage: clove [OPTIONS] COMMAND" in done.stdout

@@ -7,7 +7,13 @@ import torch
 
 from clove.errors import CloveError, TooLittleMemory
 from clove.federation import LocalTraining, Sequential, Vectorized, engines
-from clove.federation.budget import fitting_group, free_bytes, memory_limit, share_memory
+from clove.federation.budget import (
+    fitting_group,
+    free_bytes,
+    is_out_of_memory,
+    memory_limit,
+    share_memory,
+)
 from clove.federation.engines import Trial, find_device, make_engine
 from clove.federation.layers import KERNELS
 from clove.tasks import classification
@@ -182,8 +188,41 @@ def test_where_no_stack_fits_in_memory_clients_train_one_by_one():
     choice = engines._fastest({1: 1.0}, {(1, 1): float("inf")})
     assert choice.engine == "sequential"
     assert choice.reason == "a stack of one client does not fit in memory"
+
+
+def test_where_not_even_one_client_fits_that_is_said_and_not_remembered(trial, cache):
+    trial(alone=float("inf"), together=float("inf"))
     with pytest.raises(TooLittleMemory, match="1 client at once does not fit in memory: use small"):
-        engines._fastest({1: float("inf")}, {(1, 1): float("inf")})
+        make()
+    assert not cache.exists()
+
+
+def test_what_was_chosen_with_a_part_of_the_memory_is_not_taken_for_all_of_it(trial):
+    trial(alone=0.5, together=float("inf"))
+    share_memory(6, torch.device("cpu"))
+    try:
+        assert make()[1].engine == "sequential"
+    finally:
+        share_memory(1, torch.device("cpu"))
+    trial(alone=1.0, together=0.1)
+    assert make()[1].engine == "vectorized"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        TooLittleMemory("does not fit"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_errors_that_mean_too_little_memory(error):
+    assert is_out_of_memory(error)
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+    assert not is_out_of_memory(CloveError("out of memory of man"))
 
 
 def test_a_number_of_threads_that_was_asked_for_is_used():

@@ -134,10 +134,14 @@ def test_a_network_by_tiles_is_the_network(tiles: ModuleType, padded) -> None:
             evaluated[kernel] = stack(own, x, 0).front()
         free = {n: t.clone().requires_grad_() for n, t in own.items() if t.is_floating_point()}
         weight = torch.ones(x.shape[1], len(x))
+        weight[-1, :] = 0.0 if padded else 1.0
         with stack.tape.recording(weight, 1, padded):
             outputs = stack({**own, **free}, x.movedim(0, 1).contiguous(), 1).front()
             outputs.square().sum().backward()
             updates[kernel] = dict(stack.tape.updates)
+        differentiated = stack({**own, **free}, x, 0).front()  # an evaluation, on the way to one
+        torch.testing.assert_close(differentiated.detach(), evaluated[kernel], rtol=1e-4, atol=1e-4)
+        differentiated.sum().backward()
         slopes[kernel] = {n: t.grad for n, t in free.items() if t.grad is not None}
     torch.testing.assert_close(evaluated[TILED], evaluated["grouped"], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(updates[TILED], updates["grouped"], rtol=1e-4, atol=1e-4)

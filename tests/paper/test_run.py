@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import torch
 
 from clove.errors import CloveError
 from clove.paper.choice import Choice, Stack
 from clove.paper.experiment import Experiment
 from clove.paper.results import Recorded, Results
-from clove.paper.run import end_of, run_stacks
+from clove.paper.run import end_of, run_stacks, usual_workers
 from clove.runs.folder import RunFolder
 from tests.paper.made_up import SMALL, TINY
 
@@ -148,3 +150,15 @@ def test_a_limit_of_minutes_is_a_time_and_not_for_a_cluster(
         end_of(-1)
     with pytest.raises(CloveError, match="not on a Ray cluster"):
         end_of(1, "auto")
+
+
+def test_as_many_workers_share_a_gpu_as_its_memory_suffices_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert usual_workers("cpu") == 1
+    monkeypatch.setattr("clove.paper.run.find_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("os.cpu_count", lambda: 32)
+    for gigabytes, expected in ((4, 1), (24, 3), (140, 6)):
+        found = SimpleNamespace(total_memory=gigabytes * 10**9)
+        monkeypatch.setattr("torch.cuda.get_device_properties", lambda _, found=found: found)
+        assert usual_workers("auto") == expected

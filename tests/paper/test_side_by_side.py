@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clove.errors import TooLittleMemory
-from clove.paper import side_by_side
+from clove.federation.budget import part_of_memory
 from clove.paper.choice import Stack
 from clove.paper.results import Results
 from clove.paper.run import run_stacks
@@ -65,7 +65,8 @@ def test_a_process_that_dies_takes_only_its_stack_with_it_which_is_tried_once_mo
     assert "its process died" in error
     assert "the same command goes on" in error
     assert set(kept.runs["key"]) == {once.cell.key, third.cell.key}
-    assert len(list((tmp_path / "always" / "marks").iterdir())) == 2
+    # Twice beside others, and once alone.
+    assert len(list((tmp_path / "always" / "marks").iterdir())) == 3
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,35 @@ def test_what_does_not_stop_between_rounds_is_ended_when_time_is_up(tmp_path: Pa
 class Hungry(Stack):
     """A stack that needs more memory than one of several processes may take."""
 
-    enough: int = 1  # as many processes as it could share with
+    enough: float = 1.0  # the part of all memory that it could do with
+    error: type[Exception] = TooLittleMemory
 
     def settings(self, seed: int) -> Settings:
-        """Fail beside others."""
-        if side_by_side._among > self.enough:
-            raise TooLittleMemory("does not fit in memory")
+        """Leave a mark, and fail with too little memory."""
+        marks = self.folder / "marks" / self.cell.key
+        marks.mkdir(exist_ok=True, parents=True)
+        (marks / str(len(list(marks.iterdir())))).touch()
+        if part_of_memory() < self.enough:
+            raise self.error("does not fit in memory")
         return super().settings(seed)
+
+    @property
+    def tries(self) -> int:
+        """How often it was begun."""
+        return len(list((self.folder / "marks" / self.cell.key).iterdir()))
 
 
 def test_what_needs_more_than_its_share_of_memory_is_made_alone_at_the_end(tmp_path: Path) -> None:
     kept, display = Results(tmp_path / "results"), Quiet()
     first, second, third = replace(CHOICE, seeds=1).stacks([TINY], tmp_path / "runs")
     hungry = Hungry(first.cell, first.reading, first.seeds, first.folder)
-    starving = Hungry(second.cell, second.reading, second.seeds, second.folder, enough=0)
-    ended = run_stacks([hungry, starving, third], kept, display, workers=2)
-    assert ended.failures == [(starving, "does not fit in memory")]
+    starving = Hungry(second.cell, second.reading, second.seeds, second.folder, enough=2)
+    wrong = Hungry(third.cell, third.reading, third.seeds, third.folder, 2, ValueError)
+    ended = run_stacks([hungry, starving, wrong], kept, display, workers=2)
+    assert {stack.cell.key for stack, _ in ended.failures} == {starving.cell.key, wrong.cell.key}
+    assert all("does not fit in memory" in error for _, error in ended.failures)
     assert not ended.left
-    assert set(kept.runs["key"]) == {hungry.cell.key, third.cell.key}
-    assert display.rounds == sum(stack.rounds for stack in (hungry, third))
+    assert set(kept.runs["key"]) == {hungry.cell.key}
+    assert (starving.tries, wrong.tries) == (2, 1)
+    assert hungry.tries > 1
+    assert display.rounds == hungry.rounds

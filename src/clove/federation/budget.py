@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clove.errors import CloveError
+from clove.errors import CloveError, TooLittleMemory
 from clove.federation.questions import LocalTraining
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 SHARE = 0.5  # of the free memory, unless told otherwise
+SAID = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")  # where it ran out
 OVERHEAD = 10**9  # bytes that a process takes on a GPU for CUDA itself
 
 _part = 1.0  # of the device's memory that is this process's
@@ -43,6 +44,18 @@ def share_memory(processes: int, device: torch.device) -> None:
         torch.cuda.set_per_process_memory_fraction(_part, device)
 
 
+def part_of_memory() -> float:
+    """Return what part of the device's memory is this process's."""
+    return _part
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether memory ran out, on the device or on the host."""
+    if isinstance(error, (TooLittleMemory, MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in SAID)
+
+
 def free_bytes(device: torch.device) -> int:
     """Return how much memory is free on the device, for this process."""
     if device.type == "cuda":
@@ -55,7 +68,7 @@ def free_bytes(device: torch.device) -> int:
         known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
         return int(_part * known["MemAvailable"])
     except (OSError, ValueError, KeyError, IndexError):  # no Linux: half of all there is
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        return int(_part * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
 
 
 def fitting_group(engine: Vectorized, training: LocalTraining, limit: int) -> int:

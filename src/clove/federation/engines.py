@@ -17,13 +17,13 @@ import torch
 from clove.data import ClientData
 from clove.errors import CloveError, TooLittleMemory, unknown_name
 from clove.federation import parameters as stacks
-from clove.federation.budget import fitting_group, memory_limit
+from clove.federation.budget import fitting_group, is_out_of_memory, memory_limit, part_of_memory
 from clove.federation.kept_memory import keep_memory
 from clove.federation.layers import KERNELS, ONE_BY_ONE, TILED
 from clove.federation.precision import draws_from, kernels_of
 from clove.federation.questions import LocalTraining, Train
 from clove.federation.sequential import Sequential
-from clove.federation.simulation import Simulation, is_out_of_memory
+from clove.federation.simulation import Simulation
 from clove.federation.stacked import can_compile, can_tile
 from clove.federation.vectorized import EVALUATION_BATCH, Vectorized
 from clove.federation.work import Work
@@ -209,7 +209,7 @@ class Trial:
             try:
                 choice = self._vectorized(name)
             except CloveError as error:
-                if name == "vectorized":
+                if name == "vectorized" or is_out_of_memory(error):
                     raise
                 threads = torch.get_num_threads()
                 return EngineChoice(
@@ -367,10 +367,10 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"5 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"6 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
-            f"{min(self.fits, engine.clients)} {os.cpu_count()} "
+            f"{min(self.fits, engine.clients)} {part_of_memory():g} {os.cpu_count()} "
             f"{torch.cuda.get_device_name(engine.device) if cuda else 'cpu'} "
             f"{self.threads or torch.get_num_threads()} {torch.__version__}"
         )
@@ -420,10 +420,16 @@ def _fitting(engine: Vectorized, training: LocalTraining, size: int) -> tuple[in
 def _seconds_per_client(engine: Simulation, training: LocalTraining, clients: int) -> float:
     """Return how long a client's few steps take; infinitely long where memory does not suffice."""
     work = _trial(engine, training, min(clients, engine.clients))
+    with draws_from(0, engine.device):
+        whole = _or_never(engine, lambda: _seconds_of(engine, lambda: engine.train_group(work)))
+    return whole / len(work.clients)
+
+
+def _or_never(engine: Simulation, measure: Callable[[], float]) -> float:
+    """Measure seconds; infinitely many where memory does not suffice."""
     try:
-        with draws_from(0, engine.device):
-            return _seconds_of(engine, lambda: engine.train_group(work)) / len(work.clients)
-    except RuntimeError as error:
+        return measure()
+    except (RuntimeError, CloveError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
     if engine.device.type == "cuda":
@@ -464,7 +470,10 @@ def _seconds_of_losses(engine: Vectorized, at_once: int) -> float:
     models = stacks.repeat(model, TRIAL_MODELS)
     rows = [np.arange(min(EVALUATION_BATCH[engine.device.type], len(engine.train_pool.x)))]
     engine.models_at_once = at_once or None
-    return _seconds_of(engine, lambda: engine.run_models(models, rows, engine.train_pool))
+    return _or_never(
+        engine,
+        lambda: _seconds_of(engine, lambda: engine.run_models(models, rows, engine.train_pool)),
+    )
 
 
 def one_kernel(name: str) -> str:

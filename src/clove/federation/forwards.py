@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from clove.federation import parameters as stacks
-from clove.federation.budget import activations, free_bytes
+from clove.federation.budget import activations, free_bytes, is_out_of_memory
 from clove.federation.graphs import capture
 from clove.federation.parameters import Indices, Parameters, upload
 from clove.federation.pool import Pool
-from clove.federation.simulation import is_out_of_memory
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from clove.errors import CloveError
+from clove.federation.budget import is_out_of_memory
 
 WARM_UP = 3  # runs before a capture, in which libraries choose kernels and allocate
 
@@ -33,9 +34,9 @@ def capture(
         with _nothing_collected(), torch.cuda.graph(graph, pool=memory):
             work()
         return graph
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, CloveError):
+    except (RuntimeError, CloveError) as error:
+        if is_out_of_memory(error):
+            raise
         torch.cuda.synchronize()
         _renew_generator(device)
         return None

@@ -39,16 +39,7 @@ class Optimizer:
         self._rate: float | Tensor = training.learning_rate
         if training.learning_rate_decay != 1 and self.tensors[0].is_cuda:
             # A captured step reads it from the device, where it can change from round to round.
-            self._rate = torch.full_like(self._steps[0], training.learning_rate, dtype=self._dtype)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self.tensors[0].dtype
-
-    @property
-    def _fused(self) -> bool:
-        """Whether one kernel does all: it reads a rate on the device in single precision only."""
-        return not isinstance(self._rate, Tensor) or self._rate.dtype == torch.float32
+            self._rate = self.tensors[0].new_tensor(training.learning_rate)
 
     @property
     def state(self) -> list[Tensor]:
@@ -73,13 +64,23 @@ class Optimizer:
         """Move the tensors, or their first rows only, along the gradients."""
         tensors, *moments = ([t[:rows] for t in some] for some in (self.tensors, *self._moments))
         gradients = [_laid_out_as(t, g) for t, g in zip(tensors, gradients, strict=True)]
-        if self.training.optimizer == "sgd":
-            self._sgd(tensors, gradients, moments)
-        else:
-            self._adam(tensors, gradients, moments)
+        move = self._sgd if self.training.optimizer == "sgd" else self._adam
+        if not isinstance(self._rate, Tensor) or self._rate.dtype == torch.float32:
+            move(tensors, gradients, moments, self._rate)
+            return
+        # Updates read a rate on the device in single precision only. So the whole way is gone, and
+        # of that the rate's part, which is the same: steps are as long as the rate says.
+        before = [tensor.clone() for tensor in tensors]
+        move(tensors, gradients, moments, 1.0)
+        for tensor, start in zip(tensors, before, strict=True):
+            tensor.copy_(torch.lerp(start, tensor, self._rate))
 
     def _sgd(
-        self, tensors: list[Tensor], gradients: list[Tensor], moments: list[list[Tensor]]
+        self,
+        tensors: list[Tensor],
+        gradients: list[Tensor],
+        moments: list[list[Tensor]],
+        rate: float | Tensor,
     ) -> None:
         sgd(
             tensors,
@@ -88,16 +89,19 @@ class Optimizer:
             list(moments[0]) if moments else [None] * len(tensors),
             weight_decay=self.training.weight_decay,
             momentum=self.training.momentum,
-            lr=self._rate,  # type: ignore[arg-type]  # it may be a tensor, too
+            lr=rate,  # type: ignore[arg-type]  # of the fused rule it may be a tensor, too
             dampening=0.0,
             nesterov=False,
             maximize=False,
-            fused=self._fused,
-            foreach=not self._fused,
+            fused=True,
         )
 
     def _adam(
-        self, tensors: list[Tensor], gradients: list[Tensor], moments: list[list[Tensor]]
+        self,
+        tensors: list[Tensor],
+        gradients: list[Tensor],
+        moments: list[list[Tensor]],
+        rate: float | Tensor,
     ) -> None:
         adam(
             tensors,
@@ -108,13 +112,12 @@ class Optimizer:
             self._steps,
             beta1=0.9,
             beta2=0.999,
-            lr=self._rate,
+            lr=rate,
             weight_decay=self.training.weight_decay,
             eps=1e-8,
             amsgrad=False,
             maximize=False,
-            fused=self._fused,
-            foreach=not self._fused,
+            fused=True,
             capturable=tensors[0].is_cuda,
             decoupled_weight_decay=self.training.optimizer == "adamw",
         )

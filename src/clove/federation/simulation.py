@@ -26,6 +26,7 @@ from clove.errors import CloveError, TooLittleMemory
 from clove.federation import parameters as stacks
 from clove.federation.adapted import evaluate_adapted
 from clove.federation.batches import Plans, batch_plans, split_by_share
+from clove.federation.budget import is_out_of_memory
 from clove.federation.fit import check_fit
 from clove.federation.gathered import Gathered
 from clove.federation.heads import find_head, part_names
@@ -583,14 +584,6 @@ def _one(stack: Any, place: int) -> Any:
     if isinstance(stack, Tensor):
         return stack[place]
     return {name: _one(part, place) for name, part in stack.items()}
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether memory ran out, on the device or on the host."""
-    if isinstance(error, (TooLittleMemory, torch.OutOfMemoryError)):
-        return True
-    said = ("allocate memory", "CUDA error: out of memory")
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in said)
 
 
 def segment_means(values: NDArray[Any], rows: list[Indices]) -> Floats:

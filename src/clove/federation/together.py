@@ -17,12 +17,12 @@ import torch
 
 from clove.federation import parameters as stacks
 from clove.federation.batches import joined
+from clove.federation.budget import is_out_of_memory
 from clove.federation.federation import Federation
 from clove.federation.gathered import Gathered
 from clove.federation.parameters import Indices
 from clove.federation.pool import Pool
 from clove.federation.questions import Answer, Extras, Question, Train
-from clove.federation.simulation import is_out_of_memory
 from clove.federation.vectorized import Vectorized
 from clove.federation.work import Told, Updated, Work
 

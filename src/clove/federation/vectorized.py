@@ -23,6 +23,7 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
+from clove.federation.budget import is_out_of_memory
 from clove.federation.forwards import Forwards, Found
 from clove.federation.heads import noting_input
 from clove.federation.layers import Spread
@@ -33,7 +34,7 @@ from clove.federation.parameters import Indices, Parameters
 from clove.federation.pool import Pool
 from clove.federation.precision import networks_in
 from clove.federation.questions import Summary, Train
-from clove.federation.simulation import Simulation, is_out_of_memory
+from clove.federation.simulation import Simulation
 from clove.federation.stacked import OneOfStack, StackedNetwork
 from clove.federation.steps import GroupTraining
 from clove.federation.summaries import is_side_by_side

@@ -91,10 +91,11 @@ def verdict(claim: Claim, reading: str, results: Results) -> Verdict:
 
 
 def _is_meant(cell: Cell, only: Mapping[str, Any]) -> bool:
-    """Say whether a claim is about a cell: rows beyond the paper are meant by their label alone."""
+    """Say whether a claim is about a cell: rows beyond the paper are meant by label or by name."""
     if "label" in only:
         return cell.label == str(only["label"])
-    return not cell.extra and selected(cell, only)
+    settings = {name: wanted for name, wanted in only.items() if name != "beyond"}
+    return cell.extra == only.get("beyond", False) and selected(cell, settings)
 
 
 def _measured(claim: Claim, cell: Cell, results: Results) -> Measured:

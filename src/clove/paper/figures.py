@@ -150,7 +150,8 @@ def _sweep(said: Said, cells: Sequence[Cell], results: Results) -> Figure | None
     for cell in cells:
         runs = runs_of(results, cell)
         if len(runs):
-            name = said["lines"].format_map(defaultdict(str, Words.printed(cell.settings))).strip()
+            words = said["lines"].format_map(defaultdict(str, Words.printed(cell.settings)))
+            name = " ".join(words.split())
             point = (float(cell.settings[said["across"]]), runs[said["metric"]])
             lines.setdefault(name, []).append(point)
     if not lines:

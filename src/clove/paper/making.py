@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clove.errors import CloveError
-from clove.federation.simulation import is_out_of_memory
+from clove.federation.budget import is_out_of_memory, share_memory
+from clove.federation.engines import find_device
 from clove.folders import CHECKPOINT, plain_errors, write_atomically
 from clove.paper.choice import Stack
 from clove.paper.heat_maps import heat_map
@@ -43,10 +44,13 @@ class _TimeIsUp(Exception):
     """Ends a stack between two rounds."""
 
 
-def make(stack: Stack, tell: Tell, keep_models: bool, until: float | None = None) -> Made:
+def make(
+    stack: Stack, tell: Tell, keep_models: bool, until: float | None = None, among: int = 1
+) -> Made:
     """Make the runs of a stack here, or as much of them as can be done until a time.
 
-    A failure is told, and does not end the others.
+    A failure is told, and does not end the others. With `among`, this is one of so many processes
+    that share the machine's memory.
     """
 
     def told(rounds: int) -> None:
@@ -56,6 +60,8 @@ def make(stack: Stack, tell: Tell, keep_models: bool, until: float | None = None
 
     start = time.perf_counter()
     try:
+        if among > 1:
+            share_memory(among, find_device(str(stack.cell.settings.get("device", "auto"))))
         _make(stack, told)
         found = keep(stack, keep_models)
     except _TimeIsUp:

@@ -17,6 +17,8 @@ METHODS = {
     "flexcfl": "FlexCFL",
     "pacfl": "PACFL",
     "k-fed": "k-FED",
+    "fedgwc": "FedGWC",
+    "centralized": "centralized",
     "ifca": "IFCA",
     "clove": "CLoVE",
 }
@@ -41,6 +43,8 @@ MIXINGS = {
 OPTIONS = {
     "kmeans": "k-means",
     "finch": "FINCH",
+    "adam": "",
+    "sgd": "(plain SGD)",
     "awasthi-sheffet": "(Awasthi and Sheffet)",
     "converged": "(k-means)",
 }

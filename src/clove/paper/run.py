@@ -117,7 +117,15 @@ def _queue(stacks: Sequence[Stack], results: Results, workers: int, until: float
 
 def _one_by_one(queue: Queue, tell: Tell, keep_models: bool) -> Iterator[tuple[Stack, Made]]:
     while (stack := queue.take()) is not None:
-        made = make(stack, tell, keep_models, queue.until)
+        rounds: list[int] = []
+
+        def told(some: int, rounds: list[int] = rounds) -> None:
+            rounds.append(some)
+            tell(some)
+
+        made = make(stack, told, keep_models, queue.until)
+        if made.error is not None:
+            tell(-sum(rounds))  # of all its rounds the display takes note when it fails
         queue.note(stack, made)
         yield stack, made
 

@@ -16,8 +16,6 @@ from multiprocessing import get_context
 from threading import Timer
 from typing import Any
 
-from clove.federation.budget import share_memory
-from clove.federation.engines import find_device
 from clove.paper.choice import Stack
 from clove.paper.making import Made, Tell, make
 from clove.paper.pace import Queue
@@ -82,30 +80,33 @@ def side_by_side(
 ) -> Iterator[tuple[Stack, Made]]:
     """Make stacks in processes of their own, so many at a time, and yield each when it is done.
 
-    A stack that fails for want of memory is made again when all others are done, with no other
-    beside it.
+    A stack that fails for want of memory, or whose process dies again and again, is made once more
+    when all others are done, with no other beside it.
     """
     starved: list[Stack] = []
-    for stack, made in _made(queue, tell, [Seat(keep_models, workers) for _ in range(workers)]):
-        if made.starved and workers > 1:
+    died: Counter[str] = Counter()
+    seats = [Seat(keep_models, workers) for _ in range(workers)]
+    for stack, made in _made(queue, tell, seats, died):
+        if made.starved:
             starved.append(stack)
             continue
         queue.note(stack, made)
         yield stack, made
     for stack in reversed(starved):
         queue.put_back(stack)
-    for stack, made in _made(queue, tell, [Seat(keep_models, 1)]):
+    for stack, made in _made(queue, tell, [Seat(keep_models, 1)], died):
         queue.note(stack, made)
         yield stack, made
 
 
-def _made(queue: Queue, tell: Tell, seats: list[Seat]) -> Iterator[tuple[Stack, Made]]:
+def _made(
+    queue: Queue, tell: Tell, seats: list[Seat], died: Counter[str]
+) -> Iterator[tuple[Stack, Made]]:
     """Make stacks until the queue gives no more.
 
     One whose process dies is tried once more: that may have been the want of memory, and what was
     done of it is kept.
     """
-    died: Counter[str] = Counter()
     ended = False
     try:
         while busy := _seated(seats, queue):
@@ -123,7 +124,8 @@ def _made(queue: Queue, tell: Tell, seats: list[Seat]) -> Iterator[tuple[Stack, 
                     if queue.is_over or died[stack.cell.key] < TRIES:
                         queue.put_back(stack)
                         continue
-                    made = Made(error=f"{reason}; what is done is kept, the same command goes on")
+                    told = f"{reason}; what is done is kept, the same command goes on"
+                    made = Made(error=told, starved=True)  # for all that is known
                 yield stack, made
         ended = True
     finally:
@@ -153,13 +155,12 @@ def _begin_worker(news: Any, among: int) -> None:
 
 def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
     """Make a stack; what cannot stop between two rounds in time, such as compiling, is ended."""
-    share_memory(_among, find_device(str(stack.cell.settings.get("device", "auto"))))
     if until is None:
-        return make(stack, _news.put, keep_models)
+        return make(stack, _news.put, keep_models, among=_among)
     end = Timer(max(0.0, until + GRACE - time.time()), os._exit, (0,))
     end.daemon = True
     end.start()
     try:
-        return make(stack, _news.put, keep_models, until)
+        return make(stack, _news.put, keep_models, until, _among)
     finally:
         end.cancel()
