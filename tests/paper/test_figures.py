@@ -71,7 +71,8 @@ def test_a_sweep_has_a_line_for_each_way_and_a_point_for_each_setting(tmp_path: 
     drawn = figures_of(EXPERIMENTS["E7"], "paper", filled(tmp_path, "E7"))[1]
     axes = drawn.figure.axes[0]
     names = axes.get_legend_handles_labels()[1]
-    assert names == ["CLoVE", "k-FED (k-means)", "k-FED (Awasthi and Sheffet)"]
+    ways = ["CLoVE", "k-FED (k-means)", "k-FED (Awasthi and Sheffet)", "CLoVE (plain SGD)"]
+    assert names == ways
     assert axes.get_xscale() == "log"
     assert list(axes.lines[0].get_xdata()) == [0.0003, 0.001, 0.01, 0.1, 1.0]
 

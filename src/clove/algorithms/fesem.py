@@ -12,6 +12,7 @@ from clove.algorithms.grouped import check_names, number_of_models
 from clove.algorithms.one_shot import with_room
 from clove.algorithms.updates import WEIGHTINGS, Updates, ask_updates, places_of, shares_of
 from clove.clustering import Assignments
+from clove.clustering.arrays import number_by_first_member
 from clove.errors import CloveError
 from clove.federation.parameters import (
     Indices,
@@ -173,7 +174,8 @@ class Fesem(Algorithm[FesemState]):
         state = seeds.integer(self.setup.seed, "clustering") % 2**32
         from clove.clustering.kmeans import kmeans_labels  # slow to load, so when needed
 
-        return kmeans_labels(points, min(number, len(points)), self.n_init, state)
+        clusters = kmeans_labels(points, min(number, len(points)), self.n_init, state)
+        return number_by_first_member(clusters)  # rounding must not choose the numbers
 
     def _means(self, centres: Parameters, found: Updates, assignment: Indices) -> Parameters:
         """Return the centres with those that have clients replaced by the clients' mean."""

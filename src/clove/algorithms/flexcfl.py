@@ -13,6 +13,7 @@ from clove.algorithms.grouped import Averaging, check_stability, number_of_model
 from clove.algorithms.one_shot import with_room
 from clove.algorithms.updates import Updates, ask_updates, shares_of
 from clove.clustering import Assignments, stability_reached
+from clove.clustering.arrays import number_by_first_member
 from clove.errors import CloveError
 from clove.federation.parameters import (
     Indices,
@@ -174,15 +175,15 @@ class FlexCfl(Algorithm[FlexCflState]):
         chance = seeds.integer(self.setup.seed, "clustering") % 2**32
         from clove.clustering.kmeans import kmeans_labels  # slow to load, so when needed
 
-        labels = kmeans_labels(points, min(number, len(some)), self.n_init, chance)
-        found_groups, labels = np.unique(labels, return_inverse=True)
-        table = np.zeros((len(found_groups), asked))
+        clusters = kmeans_labels(points, min(number, len(some)), self.n_init, chance)
+        labels = number_by_first_member(clusters)  # rounding must not choose the numbers
+        table = np.zeros((labels.max() + 1, asked))
         table[labels, some] = 1.0  # all count the same, as in the paper's code
         directions = combined(found.changes, shares_of(table))
         models = combined(found.models, shares_of(table))
         groups = found.cosines(directions).argmax(axis=1)
         groups[some] = labels
-        used = np.arange(len(found_groups))
+        used = np.arange(len(table))
         state = replace(
             state, models=replace_rows(state.models, used, models), directions=directions
         )
