@@ -1,6 +1,6 @@
 """How much the division of the data alone moves accuracy, for label skews 2 and 3.
 
-    python benchmarks/partitions.py [--data fmnist ...] [--partitions 2 3 4] [--rounds 100]
+    python benchmarks/partitions.py [--data fmnist] [--methods local] [--partitions 2 3]
 
 There, shares of each class are drawn from a Dirichlet distribution, and the paper's authors use one
 draw for all seeds. Here each partition is another draw by the same rules (`variant=authors`), and
@@ -68,6 +68,7 @@ def in_words(runs: pd.DataFrame) -> str:
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words.add_argument("--data", nargs="+", choices=DATA, default=["mnist", "fmnist"])
+    words.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     words.add_argument("--partitions", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     words.add_argument("--rounds", type=int, default=100)
     words.add_argument("--out", default=str(RESULTS / "partitions"))
@@ -75,7 +76,7 @@ def main() -> None:
     file = Path(f"{given.out}.csv")
     rows = pd.read_csv(file).to_dict("records") if file.exists() else []
     done = {tuple(row[name] for name in (*WHICH, "partition")) for row in rows}
-    works = product(given.partitions, given.data, MIXINGS, METHODS)
+    works = product(given.partitions, given.data, MIXINGS, given.methods)
     wanted = [(d, m, a, given.rounds, p) for p, d, m, a in works]
     for work in track([one for one in wanted if one not in done], description="partitions"):
         rows.append(made(*work))
