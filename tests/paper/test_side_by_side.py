@@ -122,3 +122,5 @@ def test_what_needs_more_than_its_share_of_memory_is_made_alone_at_the_end(tmp_p
     assert (starving.tries, wrong.tries) == (2, 1)
     assert hungry.tries > 1
     assert display.rounds == hungry.rounds
+    told = {path.parent.name for path in (tmp_path / "runs").glob("*/error.txt")}
+    assert told == {starving.cell.key, wrong.cell.key}

@@ -64,6 +64,7 @@ def make(
             share_memory(among, find_device(str(stack.cell.settings.get("device", "auto"))))
         _make(stack, told)
         found = keep(stack, keep_models)
+        (stack.folder / stack.cell.key / ERRORS).unlink(missing_ok=True)  # of an earlier try
     except _TimeIsUp:
         return Made()
     except Exception as error:  # a run can fail in any way; the others are to go on
