@@ -99,6 +99,10 @@ def run(
     data: Data = None,
     mixing: Mixings = None,
     algorithm: Methods = None,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these rows, as tables name them: 'CLoVE, trained probes'."),
+    ] = None,
     extras: Annotated[
         bool, typer.Option("--extras/--no-extras", help="Rows beyond the paper, too.")
     ] = True,
@@ -136,7 +140,8 @@ def run(
         given = {"device": device, "precision": precision, "data_dir": data_dir}
         machine = given_once(set_, given)
         choice = Choice(
-            *(reading, seeds, rounds, data or (), mixing or (), algorithm or (), extras, machine)
+            *(reading, seeds, rounds, data or (), mixing or (), algorithm or (), row or ()),
+            *(extras, machine),
         )
         until, kept = end_of(minutes, ray), Results(results)
         stacks = choice.stacks(find_experiments(names), folder, kept if missing else None)

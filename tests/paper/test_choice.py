@@ -10,6 +10,7 @@ import pytest
 
 from clove.errors import CloveError
 from clove.paper.choice import Choice
+from clove.paper.experiment import find_experiments
 from clove.paper.results import Results
 from tests.paper.made_up import TINY, recorded
 
@@ -61,10 +62,18 @@ def test_what_results_have_with_all_seeds_is_not_missing(tmp_path: Path) -> None
         ({"rounds": 0}, "rounds must be 1 or more, not 0"),
         ({"datasets": ["mnits"]}, "did you mean 'mnist'"),
         ({"mixings": ["label-skew1"]}, "label-skew-1"),
+        ({"rows": ["CLoVE trained probes"]}, "did you mean 'CLoVE, trained probes'"),
         ({"algorithms": ["clov"]}, "did you mean 'clove'"),
         ({"machine": {"learning_rate": 1}}, "takes settings of the machine .*'learning_rate'"),
     ],
 )
 def test_what_no_run_could_be_is_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(CloveError, match=said):
-        Choice(**asked)
+        Choice(**asked).cells(find_experiments(["E1"]))
+
+
+def test_rows_are_chosen_by_the_labels_of_the_tables() -> None:
+    some = Choice(rows=["CLoVE, trained probes", "IFCA"], datasets=["cifar10"])
+    cells = some.cells(find_experiments(["E1"]))
+    assert {cell.label for cell in cells} == {"CLoVE, trained probes", "IFCA"}
+    assert len(cells) == 2 * 4  # mixings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ class Choice:
     datasets: Sequence[str] = ()
     mixings: Sequence[str] = ()
     algorithms: Sequence[str] = ()
+    rows: Sequence[str] = ()  # by their labels in the tables
     extras: bool = True
     machine: dict[str, Any] = field(default_factory=dict)  # device, precision, ...
 
@@ -100,13 +101,20 @@ class Choice:
         """Return the cells asked for, each once."""
         only = {"dataset": self.datasets, "mixing": self.mixings, "algorithm": self.algorithms}
         wanted = {name: list(some) for name, some in only.items() if some}
+        every = [cell for experiment in experiments for cell in experiment.cells(self.reading)]
+        self._check_rows({cell.label for cell in every})
         found: dict[str, Cell] = {}
-        for experiment in experiments:
-            for cell in experiment.cells(self.reading):
-                if selected(cell, wanted) and (self.extras or not cell.extra):
-                    known = found.get(cell.key)
-                    found[cell.key] = known if known and not cell.heat_map else cell
+        for cell in every:
+            in_a_row = not self.rows or cell.label in self.rows
+            if in_a_row and selected(cell, wanted) and (self.extras or not cell.extra):
+                known = found.get(cell.key)
+                found[cell.key] = known if known and not cell.heat_map else cell
         return [self._with_own(cell) for cell in found.values()]
+
+    def _check_rows(self, known: Iterable[str]) -> None:
+        for row in self.rows:
+            if row not in known:
+                raise unknown_name("row", row, known, "`clove paper tables` shows them")
 
     def _with_own(self, cell: Cell) -> Cell:
         """Return a cell with what is set for all: where it says nothing else, fewer rounds too."""
