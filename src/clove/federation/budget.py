@@ -41,7 +41,8 @@ def share_memory(processes: int, device: torch.device) -> None:
     if device.type == "cuda":
         total = torch.cuda.mem_get_info(device)[1]
         _part = max(total - (processes + 1) * OVERHEAD, OVERHEAD) / total / processes
-        torch.cuda.set_per_process_memory_fraction(_part, device)
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.set_per_process_memory_fraction(_part, index)  # which a bare "cuda" lacks
 
 
 def part_of_memory() -> float:

@@ -41,7 +41,6 @@ CPU_GROUPS = (4, 16, 64)  # the best depends on the caches, so it is measured
 CLEARLY = 1.15  # sequential must be faster by this much: near ties should not depend on noise
 USUAL_KERNEL = {"cpu": "channels-last", "cuda": "grouped"}  # from which the trial sets out
 MOST_ONE_BY_ONE = 64  # clients: with more, a step of single ones is too long to be worth a try
-LEAST_TILED = 32  # filters: with fewer, a tile is mostly empty
 COMPILING = {
     True: 15.0,
     False: 60.0,
@@ -325,8 +324,8 @@ class Trial:
     def _can_tile(self) -> bool:
         """Say whether tiles are to be had here, and the network has a convolution they suit."""
         engine = self.engine
-        most = max((one.module.out_channels for one in engine.stack.convolutions), default=0)
-        return can_tile(engine.device, engine.dtype) and most >= LEAST_TILED
+        suited = any(one.suits_tiles for one in engine.stack.convolutions)
+        return suited and can_tile(engine.device, engine.dtype)
 
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)
@@ -367,7 +366,7 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"6 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"7 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
             f"{min(self.fits, engine.clients)} {part_of_memory():g} {os.cpu_count()} "
