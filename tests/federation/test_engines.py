@@ -126,6 +126,24 @@ def test_processes_that_share_a_machine_have_equal_parts_of_its_memory():
     assert free_bytes(cpu) > whole / 2
 
 
+def test_a_part_of_a_gpus_memory_is_that_of_the_gpu_in_use(monkeypatch):
+    """Torch wants a number, which a device called "cuda" does not have."""
+    parts = {}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (90 * 10**9, 100 * 10**9))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(
+        torch.cuda,
+        "set_per_process_memory_fraction",
+        lambda part, device: parts.update({device: part}),
+    )
+    try:
+        share_memory(4, torch.device("cuda"))
+        share_memory(2, torch.device("cuda", 3))
+    finally:
+        share_memory(1, torch.device("cpu"))
+    assert parts == {1: pytest.approx(95 / 400), 3: pytest.approx(97 / 200)}
+
+
 def test_what_a_client_takes_includes_its_layers_outputs():
     shape = (1, 28, 28)
     engine = Vectorized(some_clients([64] * 2, shape, 10), convolved)

@@ -116,6 +116,25 @@ def test_a_loss_of_ones_own_is_tried_before_any_round(engine_type, loss, said):
         engine_type(some_clients(), task)
 
 
+class Breaking(nn.Linear):
+    """A layer on a device that fails."""
+
+    def forward(self, x):
+        raise torch.AcceleratorError("CUDA error: unknown error")
+
+
+def breaking(outputs, targets):
+    raise torch.AcceleratorError("CUDA error: unknown error")
+
+
+def test_what_fails_because_of_the_machine_is_not_blamed_on_the_users_own(engine_type):
+    with pytest.raises(torch.AcceleratorError):
+        engine_type(some_clients(), classification(lambda: Breaking(4, 3)))
+    task = replace(classification(lambda: nn.Linear(4, 3)), loss=breaking)
+    with pytest.raises(torch.AcceleratorError):
+        engine_type(some_clients(), task)
+
+
 @pytest.mark.parametrize("without", [(0,), (1,), (0, 1)], ids=str)
 def test_every_client_needs_test_data(engine_type, without):
     clients = some_clients([3, 3])

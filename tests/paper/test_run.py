@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import torch
 
 from clove.errors import CloveError
+from clove.federation import Vectorized
+from clove.federation.budget import release_memory
 from clove.paper.choice import Choice, Stack
 from clove.paper.experiment import Experiment
 from clove.paper.results import Recorded, Results
@@ -162,3 +165,9 @@ def test_as_many_workers_share_a_gpu_as_its_memory_suffices_for(
         found = SimpleNamespace(total_memory=gigabytes * 10**9)
         monkeypatch.setattr("torch.cuda.get_device_properties", lambda _, found=found: found)
         assert usual_workers("auto") == expected
+
+
+def test_a_stack_leaves_nothing_behind_for_the_next_to_find_room_beside(tmp_path: Path) -> None:
+    make(tmp_path, TINY, Quiet())
+    release_memory(torch.device("cpu"))
+    assert not [one for one in gc.get_objects() if type(one) is Vectorized]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from clove.errors import TooLittleMemory
 from clove.federation.budget import part_of_memory
@@ -23,9 +24,10 @@ pytestmark = pytest.mark.slow  # a process takes seconds to start
 
 @dataclass(frozen=True)
 class Deadly(Stack):
-    """A stack that kills the process that begins it, so many times."""
+    """A stack that kills the process that begins it, or breaks its device, so many times."""
 
     times: int = 0
+    breaks: bool = False
 
     def settings(self, seed: int) -> Settings:
         """Leave a mark and die, or be as any other stack."""
@@ -33,12 +35,14 @@ class Deadly(Stack):
         marks.mkdir(exist_ok=True, parents=True)
         if len(list(marks.iterdir())) < self.times:
             (marks / str(os.getpid())).touch()
+            if self.breaks:
+                raise torch.AcceleratorError("CUDA error: unknown error")
             os._exit(1)
         return super().settings(seed)
 
 
-def deadly(stack: Stack, times: int, folder: Path) -> Stack:
-    return Deadly(stack.cell, stack.reading, stack.seeds, folder, times)
+def deadly(stack: Stack, times: int, folder: Path, breaks: bool = False) -> Stack:
+    return Deadly(stack.cell, stack.reading, stack.seeds, folder, times, breaks)
 
 
 def test_two_workers_give_what_one_gives(tmp_path: Path) -> None:
@@ -67,6 +71,15 @@ def test_a_process_that_dies_takes_only_its_stack_with_it_which_is_tried_once_mo
     assert set(kept.runs["key"]) == {once.cell.key, third.cell.key}
     # Twice beside others, and once alone.
     assert len(list((tmp_path / "always" / "marks").iterdir())) == 3
+
+
+def test_a_process_whose_device_fails_makes_way_for_another(tmp_path: Path) -> None:
+    kept = Results(tmp_path / "results")
+    [one, *_] = replace(CHOICE, seeds=1).stacks([TINY], tmp_path / "runs")
+    broken = deadly(one, 1, tmp_path / "broken", breaks=True)
+    ended = run_stacks([broken], kept, Quiet(), workers=2)
+    assert not ended.failures
+    assert set(kept.runs["key"]) == {one.cell.key}
 
 
 @dataclass(frozen=True)

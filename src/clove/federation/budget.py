@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,21 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (TooLittleMemory, MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in SAID)
+
+
+def is_machine_error(error: BaseException) -> bool:
+    """Say whether an error is the machine's: memory ran out, or the device failed.
+
+    It comes up wherever somebody next waits for the device, and says nothing of what is done there.
+    """
+    return is_out_of_memory(error) or isinstance(error, torch.AcceleratorError)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give back what is used no more, so that whoever comes next can have it."""
+    gc.collect()  # engines and what they have captured refer to each other
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def free_bytes(device: torch.device) -> int:

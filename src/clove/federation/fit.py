@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clove.errors import CloveError
+from clove.federation.budget import is_machine_error
 from clove.federation.objectives import Batch
 from clove.federation.pool import Pool
 
@@ -64,6 +65,8 @@ def _try_network(engine: Simulation) -> Tried:
         with torch.no_grad():
             outputs = engine.network.eval()(batch.x)
     except Exception as error:
+        if is_machine_error(error):
+            raise
         if not batch.x.is_floating_point():
             raise CloveError(
                 "the network cannot take whole numbers: convert the features to float32 "
@@ -90,6 +93,8 @@ def _try_loss(engine: Simulation, outputs: Tensor, batch: Batch) -> None:
     except CloveError:
         raise
     except Exception as error:
+        if is_machine_error(error):
+            raise
         raise CloveError(
             f"the loss cannot be taken of outputs of shape {tuple(outputs.shape)} and targets "
             f"of shape {tuple(batch.y.shape)}: {type(error).__name__}: {error}"

@@ -23,7 +23,7 @@ from clove.data import ClientData
 from clove.errors import CloveError
 from clove.federation import parameters as stacks
 from clove.federation.batches import consecutive
-from clove.federation.budget import is_out_of_memory
+from clove.federation.budget import is_machine_error
 from clove.federation.forwards import Forwards, Found
 from clove.federation.heads import noting_input
 from clove.federation.layers import Spread
@@ -385,7 +385,7 @@ class Vectorized(Simulation):
         try:
             yield
         except (RuntimeError, NotImplementedError) as error:
-            if is_out_of_memory(error):
+            if is_machine_error(error):
                 raise
             raise CloveError(
                 "the vectorized engine cannot run this network or objective: "

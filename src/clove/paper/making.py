@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from clove.errors import CloveError
-from clove.federation.budget import is_out_of_memory, share_memory
+from clove.federation.budget import (
+    is_machine_error,
+    is_out_of_memory,
+    release_memory,
+    share_memory,
+)
 from clove.federation.engines import find_device
 from clove.folders import CHECKPOINT, plain_errors, write_atomically
 from clove.paper.choice import Stack
@@ -38,6 +43,7 @@ class Made:
     error: str | None = None
     seconds: float = 0.0
     starved: bool = False  # it failed for want of memory
+    broken: bool = False  # the device failed, and with it whatever else this process would do
 
 
 class _TimeIsUp(Exception):
@@ -60,15 +66,19 @@ def make(
 
     start = time.perf_counter()
     try:
+        device = find_device(str(stack.cell.settings.get("device", "auto")))
+        release_memory(device)  # of the stack before
         if among > 1:
-            share_memory(among, find_device(str(stack.cell.settings.get("device", "auto"))))
+            share_memory(among, device)
         _make(stack, told)
         found = keep(stack, keep_models)
         (stack.folder / stack.cell.key / ERRORS).unlink(missing_ok=True)  # of an earlier try
     except _TimeIsUp:
         return Made()
     except Exception as error:  # a run can fail in any way; the others are to go on
-        return Made(error=in_a_line(stack, error), starved=is_out_of_memory(error))
+        starved = is_out_of_memory(error)
+        broken = is_machine_error(error) and not starved
+        return Made(error=in_a_line(stack, error), starved=starved, broken=broken)
     return Made(found, seconds=time.perf_counter() - start)
 
 

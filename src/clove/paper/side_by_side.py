@@ -154,7 +154,17 @@ def _begin_worker(news: Any, among: int) -> None:
 
 
 def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
-    """Make a stack; what cannot stop between two rounds in time, such as compiling, is ended."""
+    """Make a stack; what cannot stop between two rounds in time, such as compiling, is ended.
+
+    A process that the device answers no more ends here, so that the stack is tried by another.
+    """
+    made = _in_time(stack, keep_models, until)
+    if made.broken:
+        os._exit(1)
+    return made
+
+
+def _in_time(stack: Stack, keep_models: bool, until: float | None) -> Made:
     if until is None:
         return make(stack, _news.put, keep_models, among=_among)
     end = Timer(max(0.0, until + GRACE - time.time()), os._exit, (0,))
