@@ -41,8 +41,7 @@ from rounds import SHAPES
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 5
 SLOW = 0.5  # seconds a round
-PARTS = ("fmnist", "tiles", "seeds", "slow", "thousand", "cifar")
-TILES = {"kernels": "tiled,tiled", "evaluation_kernel": "tiled"}
+PARTS = ("fmnist", "seeds", "slow", "thousand", "cifar")
 FMNIST = {"dataset": "fmnist", "mixing": "label-skew-1", "algorithm": "clove", "batch_size": 64}
 
 
@@ -115,10 +114,6 @@ def parts(given: argparse.Namespace, device: str) -> list[tuple[str, str, Any]]:
         for p in ("tf32", "bf16", "fp32")
     ]
     found += [
-        ("tiles", f"{cnn}: by tiles, {p}", lambda p=p: fmnist(1, n, precision=p, **gpu, **TILES))
-        for p in ("tf32", "bf16")
-    ]
-    found += [
         ("seeds", f"{cnn}: three seeds together, {p}", lambda p=p: fmnist(3, n, precision=p, **gpu))
         for p in ("tf32", "bf16", "fp32")
     ]
@@ -177,7 +172,7 @@ def table(runs: pd.DataFrame) -> str:
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for run in runs.to_dict("records"):
-        real = run["part"] in ("fmnist", "tiles", "seeds")
+        real = run["part"] in ("fmnist", "seeds")
         accuracy = f"{100 * run['accuracy']:.1f} ± {100 * run['accuracy_std']:.1f}" if real else ""
         ari = f"{run['ari']:.2f}" if real else ""
         spread = ""
