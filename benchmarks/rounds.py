@@ -175,8 +175,8 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
 def tables(runs: pd.DataFrame) -> str:
     first, made = runs.iloc[0], all_in_words(runs.to_dict("records"))
     lines = [
-        f"Medians over rounds after the first three, milliseconds. Made on {first['machine']} with "
-        f"torch {first['torch']}, clove {first['clove']}, {made}, by "
+        "Medians over rounds after the first three (of slow works one), milliseconds. Made on "
+        f"{first['machine']} with torch {first['torch']}, clove {first['clove']}, {made}, by "
         "`benchmarks/rounds.py`. Data are made up.",
         "",
         "| federation | method | engine | a round | losses | training | server | evaluation | "
