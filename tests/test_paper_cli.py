@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from clove.cli import app
 from clove.paper.experiment import EXPERIMENTS
+from clove.paper.pace import Pace
 from clove.paper.results import Results
 from tests.paper.made_up import TINY, cell, results
 
@@ -49,6 +50,22 @@ def test_the_list_names_every_experiment_and_what_it_needs(monkeypatch: pytest.M
         assert one.number in shown
         assert one.name in shown
     assert "cifar10" in shown
+
+
+def test_the_list_says_how_long_runs_take_at_the_pace_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Path] = []
+
+    def here(device: object, results: Results) -> Pace:
+        asked.append(results.folder)
+        return Pace(lambda cell: 3600.0)
+
+    monkeypatch.setattr(Pace, "here", here)
+    shown = works("list", "--results", "mine")
+    [row] = [line for line in shown.splitlines() if "E99" in line]
+    assert row.split()[-3:] == ["9", "9", "h"]  # three cells of three seeds, an hour each
+    assert asked == [Path("mine")]
 
 
 def test_run_then_status_then_nothing_is_missing(here: Path) -> None:

@@ -54,26 +54,33 @@ RUNS, RESULTS, DOCS = Path("runs/paper"), Path("results/paper"), Path("docs")
 
 
 @app.command("list")
-def list_experiments(reading: Reading = "paper", data_dir: DataDir = None) -> None:
-    """List the experiments: what each shows, what it needs, and how long it takes about here."""
+def list_experiments(
+    reading: Reading = "paper", results: ResultsFolder = RESULTS, data_dir: DataDir = None
+) -> None:
+    """List the experiments: what each shows, what it needs, and how long it takes about here.
+
+    Times are by the arithmetic, and by what runs like these took here, where there are results.
+    """
     with plain_words():
         from clove.data import data_status
         from clove.federation.engines import find_device
-        from clove.paper.estimate import machine_rate, seconds_for
+        from clove.paper.choice import Choice
         from clove.paper.experiment import EXPERIMENTS
+        from clove.paper.pace import Pace
+        from clove.paper.results import Results
 
         here = {status.name for status in data_status(data_dir) if status.present}
-        rate = machine_rate(find_device("auto").type)
+        pace = Pace.here(find_device("auto"), Results(results))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for title in ("", "name", "what it shows", "printed", "data", "runs", "time, about"):
             table.add_column(title, no_wrap=title in ("", "name", "time, about"))
         for one in EXPERIMENTS.values():
-            cells = one.cells(reading)
-            seconds = sum(seconds_for(cell, rate) for cell in cells) * 3
+            stacks = Choice(reading).stacks([one], RUNS)
+            seconds = sum(pace.expected(stack) for stack in stacks)
             data = " ".join(_present(name, name in here) for name in one.datasets)
             shared = f" (of {', '.join(one.runs_of)})" if one.runs_of else ""
-            runs, time = f"{3 * len(cells)}{shared}", _duration(seconds)
-            if not cells:
+            runs, time = f"{3 * len(stacks)}{shared}", _duration(seconds)
+            if not stacks:
                 runs, time = "none", ""
             table.add_row(one.number, one.name, escape(one.title), one.printed, data, runs, time)
     roomy().print(table)
