@@ -27,6 +27,7 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of a disk that know
 # The files of a run's folder.
 SETTINGS, METRICS, TIMINGS = "settings.toml", "metrics.jsonl", "timings.jsonl"
 CHECKPOINT, SUMMARY, PICTURE = "checkpoint.safetensors", "summary.json", "picture.png"
+RECENT = "checkpoint-recent.safetensors"  # newer than that, but maybe not on the disk yet
 CLIENTS, DATA, LOSS_VECTORS = "clients.csv", "data.json", "loss_vectors"
 MODELS = "models"
 TRACKING = "tracking"  # logs of other programs, which are not the run's own
@@ -61,11 +62,14 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
+def write_atomically(
+    path: Path, content: bytes, mode: int = 0o644, *, durable: bool = True
+) -> None:
     """Write a file so that whoever looks sees the old content or the new, never a part.
 
-    It is on the disk when this returns, even if the machine goes down after. Nobody but its owner
-    could ever read it if `mode` says so.
+    It is on the disk when this returns, even if the machine goes down after, unless it need not be
+    `durable`: then it outlives only the process. Nobody but its owner could ever read it if `mode`
+    says so.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
@@ -73,12 +77,19 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def put_on_disk(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def half_written(folder: Path) -> list[Path]:

@@ -18,11 +18,13 @@ from clove.errors import CloveError
 from clove.folders import write_atomically
 
 
-def write_tree(path: Path, tree: Mapping[str, Any], mode: int = 0o644) -> None:
+def write_tree(
+    path: Path, tree: Mapping[str, Any], mode: int = 0o644, *, durable: bool = True
+) -> None:
     """Write nested dicts, lists, dataclasses, tensors, arrays and plain values, atomically."""
     tensors: dict[str, Tensor] = {}
     outline = json.dumps(_outline(tree, "", tensors))
-    write_atomically(path, save(tensors, metadata={"tree": outline}), mode)
+    write_atomically(path, save(tensors, metadata={"tree": outline}), mode, durable=durable)
 
 
 def read_tree(path: Path) -> dict[str, Any]:

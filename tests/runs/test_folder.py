@@ -147,7 +147,7 @@ def test_what_a_kill_left_half_written_does_not_count(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
-    def refuse(path: Path, content: bytes) -> None:
+    def refuse(path: Path, content: bytes, **_: object) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(folder_module, "write_atomically", refuse)
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(
 def test_a_disk_that_fills_up_costs_one_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fill_up(self: RunFolder, progress: object) -> None:
+    def fill_up(self: RunFolder, *_: object) -> None:
         with plain_errors(self.path):
             raise OSError(errno.ENOSPC, "No space left on device")
 

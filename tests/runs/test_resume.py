@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,14 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import clove
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
+from clove.folders import CHECKPOINT, METRICS, RECENT
 from clove.report import figures
+from clove.runs import folder as folder_module
+from clove.runs.folder import RunFolder
 from clove.runs.loop import Progress
 from clove.runs.settings import write_settings
+from clove.trees import read_tree
 from tests.runs.small import QUICK, TINY, MyNet, lasting, own_clients, records
 
 MOMENTUM_KEPT = {
@@ -94,7 +97,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, killed_at: int = 0) -> None:
         self.moments, self.killed_at = 0, killed_at
-        fsync, open_, unlink = os.fsync, Path.open, Path.unlink
+        replace, open_, unlink = Path.replace, Path.open, Path.unlink
 
         def opened(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
             if mode == "a":
@@ -102,7 +105,12 @@ class Disk:
             return open_(path, mode, *rest, **options)
 
         monkeypatch.setattr(Path, "open", opened)
-        monkeypatch.setattr(os, "fsync", lambda handle: (self.moment(), fsync(handle)))
+
+        def replaced(path: Path, other: Path) -> Path:
+            self.moment()
+            return replace(path, other)
+
+        monkeypatch.setattr(Path, "replace", replaced)
 
         def removed(path: Path, missing_ok: bool = False) -> None:
             if self.moments != self.killed_at:  # who was killed does not clean up
@@ -114,6 +122,66 @@ class Disk:
         self.moments += 1
         if self.moments == self.killed_at:
             raise Killed
+
+
+# ------------------------------------------------------------------ between two waits for the disk
+
+
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the disk after the first round and the last only."""
+    monkeypatch.setattr(folder_module, "SAFE_EVERY", 1e9)
+
+
+def on_disk(folder: Path) -> int:
+    """Return the rounds of the checkpoint that was waited for."""
+    return int(read_tree(folder / CHECKPOINT)["round"])
+
+
+@pytest.mark.usefixtures("seldom")
+def test_a_kill_costs_no_round_that_nobody_waited_for(tmp_path: Path) -> None:
+    settings = {**QUICK, "rounds": 6}
+    clove.run(**settings, out=tmp_path / "whole")
+    folder = stopped(tmp_path / "parts", 4, **settings)
+    assert on_disk(folder) == 1
+    assert clove.resume(folder, watch=(seen := []).append).history["round"].iloc[-1] == 6
+    assert len(seen) == 2
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("seldom")
+@pytest.mark.parametrize("lost", ["checkpoint", "its end", "a line", "loss vectors"])
+def test_a_machine_that_goes_down_costs_no_more_than_what_nobody_waited_for(
+    tmp_path: Path, lost: str
+) -> None:
+    settings = {**QUICK, "rounds": 5}
+    clove.run(**settings, out=tmp_path / "whole")
+    folder = stopped(tmp_path / "parts", 4, **settings)
+    recent, metrics = folder / RECENT, folder / METRICS
+    if lost == "checkpoint":
+        recent.write_bytes(b"")
+    elif lost == "its end":
+        recent.write_bytes(recent.read_bytes()[:-100])
+    elif lost == "a line":
+        metrics.write_bytes(metrics.read_bytes()[:-10])
+    else:
+        (folder / "loss_vectors" / "round-00003.npz").write_bytes(b"")
+        with pytest.warns(CloveWarning, match=r"round-00003\.npz is damaged.*left out"):
+            clove.resume(folder)
+        return
+    assert RunFolder(folder).checkpoint()["round"] == on_disk(folder) == 1
+    clove.resume(folder)
+    assert lasting(folder) == lasting(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("seldom")
+def test_the_newer_checkpoint_counts_whichever_it_is(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "parts", 3, **{**QUICK, "rounds": 5})
+    older = (folder / RECENT).read_bytes()
+    clove.resume(folder)
+    assert not (folder / RECENT).exists()
+    (folder / RECENT).write_bytes(older)  # as if killed before it was removed
+    assert RunFolder(folder).checkpoint()["round"] == 5
 
 
 @pytest.mark.parametrize("algorithm", ["clove", "local"])
@@ -216,7 +284,10 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timings.jsonl"])
-def test_fewer_lines_than_the_checkpoint_has_rounds_mean_damage(tmp_path: Path, name: str) -> None:
+def test_fewer_lines_than_the_checkpoint_has_rounds_mean_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(folder_module, "SAFE_EVERY", 0.0)  # all of it was on the disk
     folder = stopped(tmp_path / "stopped", 2, **QUICK)
     file = folder / name
     file.write_text(file.read_text().splitlines()[0] + "\n")

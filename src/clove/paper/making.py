@@ -21,7 +21,7 @@ from clove.federation.budget import (
     share_memory,
 )
 from clove.federation.engines import find_device
-from clove.folders import CHECKPOINT, plain_errors, write_atomically
+from clove.folders import CHECKPOINT, RECENT, plain_errors, write_atomically
 from clove.paper.choice import Stack
 from clove.paper.heat_maps import heat_map
 from clove.paper.results import Recorded, record
@@ -117,7 +117,8 @@ def keep(stack: Stack, keep_models: bool = False) -> list[Recorded]:
 
 def _make_room(folder: RunFolder) -> None:
     with plain_errors(folder.path):
-        (folder.path / CHECKPOINT).unlink(missing_ok=True)
+        for name in (CHECKPOINT, RECENT):
+            (folder.path / name).unlink(missing_ok=True)
         for name in ("models", "loss_vectors"):
             shutil.rmtree(folder.path / name, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clove.data import ClientData
-from clove.errors import CloveError
+from clove.errors import CloveError, CloveWarning
 from clove.federation import Scores
 from clove.federation.parameters import move
 from clove.federation.together import can_join
@@ -225,7 +226,11 @@ def _saved_progress(folder: RunFolder, prepared: Prepared) -> Progress:
     progress.records = folder.lines(METRICS, saved["round"])
     progress.timings = folder.lines(TIMINGS, saved["round"])
     for number in range(1, saved["round"] + 1):
-        vectors = folder.loss_vectors(number)
+        try:
+            vectors = folder.loss_vectors(number)
+        except CloveError as error:  # no round depends on them
+            warnings.warn(f"{error}: it is left out", CloveWarning, stacklevel=2)
+            vectors = None
         if vectors is not None:
             progress.loss_vectors[number] = vectors
     return progress

@@ -7,6 +7,7 @@ from pathlib import Path
 from clove.folders import (
     CHECKPOINT,
     LOCK,
+    RECENT,
     SETTINGS,
     SUMMARY,
     TRACKING,
@@ -18,7 +19,7 @@ from clove.folders import (
 Files = dict[str, bytes]  # by their path inside the folder
 
 # The order a run writes them in, so that a folder half carried is one of a run that was killed.
-ORDER = {SETTINGS: 0, CHECKPOINT: 2, SUMMARY: 3}
+ORDER = {SETTINGS: 0, CHECKPOINT: 2, RECENT: 3, SUMMARY: 4}
 
 
 class Carrier:
@@ -38,6 +39,8 @@ class Carrier:
 def put(folder: Path, files: Files) -> None:
     """Write files into a folder so that it can be resumed whenever this is interrupted."""
     with plain_errors(folder):
+        if CHECKPOINT in files and RECENT not in files:
+            (folder / RECENT).unlink(missing_ok=True)  # as where it comes from
         for name in sorted(files, key=lambda name: (ORDER.get(name, 1), name)):
             write_atomically(folder / name, files[name])
 

@@ -1,16 +1,19 @@
 """A run as a folder: settings, a line of metrics a round, checkpoint, loss vectors, models.
 
 Files appear whole or not at all. After a kill at any moment the checkpoint says how many rounds are
-done, and lines beyond it are dropped.
+done, and lines beyond it are dropped. To wait for the disk takes longer than many a round, so that
+this is done once a second, and between a checkpoint stands beside the one that is on the disk: what
+a kill of the process costs is the round under way, and if the machine goes down the last second.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -28,6 +31,7 @@ from clove.folders import (
     LOSS_VECTORS,
     METRICS,
     MODELS,
+    RECENT,
     SETTINGS,
     SUMMARY,
     TIMINGS,
@@ -35,6 +39,7 @@ from clove.folders import (
     held,
     is_empty,
     plain_errors,
+    put_on_disk,
     write_atomically,
 )
 from clove.trees import read_tree, write_tree
@@ -43,11 +48,15 @@ if TYPE_CHECKING:
     from clove.runs.loop import Progress
 
 
+SAFE_EVERY = 1.0  # seconds between two waits for the disk
+
+
 class RunFolder:
     """One run on disk."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._safe_at = -inf  # when what was done was last on the disk
 
     @classmethod
     def create(cls, path: str | Path, settings: str, data: str | None = None) -> RunFolder:
@@ -105,17 +114,19 @@ class RunFolder:
     def add_round(self, progress: Progress) -> None:
         """Write the round just done: its line, its loss vectors, and last a checkpoint, if due."""
         settings = progress.settings
-        due = progress.round % settings.checkpoint_every == 0 or progress.round == settings.rounds
+        last = progress.round == settings.rounds
+        due = last or progress.round % settings.checkpoint_every == 0
+        safe = due and (last or time.monotonic() >= self._safe_at + SAFE_EVERY)
         with plain_errors(self.path):
             if progress.round in progress.loss_vectors:
                 self._write_loss_vectors(progress.round, progress.loss_vectors[progress.round])
             _append(self.path / METRICS, progress.records[-1])
             _append(self.path / TIMINGS, progress.timings[-1])
             if due:
-                self.write_checkpoint(progress)
+                self.write_checkpoint(progress, safe)
 
-    def write_checkpoint(self, progress: Progress) -> None:
-        """Save everything the next round depends on."""
+    def write_checkpoint(self, progress: Progress, safe: bool = True) -> None:
+        """Save what the next round depends on, and wait until it is on the disk if so said."""
         tree = {
             "round": progress.round,
             "state": progress.state,
@@ -131,7 +142,14 @@ class RunFolder:
                 "fingerprint": progress.prepared.clients.fingerprint,
             },
         }
+        if not safe:
+            write_tree(self.path / RECENT, tree, durable=False)
+            return
+        for name in (METRICS, TIMINGS):
+            put_on_disk(self.path / name)
         write_tree(self.path / CHECKPOINT, tree)
+        (self.path / RECENT).unlink(missing_ok=True)
+        self._safe_at = time.monotonic()
 
     def write_all(self, progress: Progress) -> None:
         """Write a run that was only in memory so far."""
@@ -159,7 +177,7 @@ class RunFolder:
     def _write_loss_vectors(self, number: int, vectors: LossVectors) -> None:
         buffer = io.BytesIO()
         np.savez(buffer, clients=vectors.clients, losses=vectors.losses)
-        write_atomically(self._loss_file(number), buffer.getvalue())
+        write_atomically(self._loss_file(number), buffer.getvalue(), durable=False)
 
     def _loss_file(self, number: int) -> Path:
         return self.path / LOSS_VECTORS / f"round-{number:05d}.npz"
@@ -169,7 +187,24 @@ class RunFolder:
     def checkpoint(self) -> dict[str, Any] | None:
         """Return the last checkpoint, or None where the first round was not finished."""
         path = self.path / CHECKPOINT
-        return read_tree(path) if path.exists() else None
+        safe = read_tree(path) if path.exists() else None
+        recent = self._recent()
+        if safe is None or recent is None:
+            return safe
+        return max(safe, recent, key=lambda saved: int(saved["round"]))
+
+    def _recent(self) -> dict[str, Any] | None:
+        """Return the checkpoint that may not have reached the disk, if it did with its lines."""
+        path = self.path / RECENT
+        if not path.exists():
+            return None
+        try:
+            saved = read_tree(path)
+            for name in (METRICS, TIMINGS):
+                self.lines(name, saved["round"])
+        except CloveError:  # the machine went down
+            return None
+        return saved
 
     def lines(self, name: str, rounds: int) -> list[dict[str, Any]]:
         """Return the records of the first so many rounds from a file of lines."""
@@ -234,5 +269,3 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 def _append(path: Path, record: Mapping[str, Any]) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
