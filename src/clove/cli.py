@@ -371,11 +371,12 @@ def _show(summary: dict[str, Any], home: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary | {"folder": str(home)}))
         return
+    from clove.report.numbers import counted
     from clove.report.tables import as_rich, figures
     from clove.runs.settings import data_title
 
     what = data_title(summary["dataset"], summary["mixing"])
-    title = f"{what}: {summary['clients']} clients, {summary['rounds']} rounds"
+    title = f"{what}: {summary['clients']} clients, {counted(summary['rounds'], 'round')}"
     console = roomy()
     console.print(as_rich(figures([summary]), title, console.width))
     note(summary["remark"])

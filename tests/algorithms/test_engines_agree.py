@@ -54,6 +54,10 @@ METHODS: dict[str, tuple[type[Algorithm[Any]], dict[str, Any]]] = {
         FedPac,
         {"measured": "trained", "head_epochs": 2, "head_learning_rate": 0.3, "least_weight": 0.05},
     ),
+    "fedpac, by PFLlib": (
+        FedPac,
+        {"indices": "pfllib", "prototype_average": "clients", "least_weight": 0.001},
+    ),
     "fedprox": (FedProx, {"mu": 0.3}),
     "per-fedavg, first-order": (PerFedAvg, {"personal_learning_rate": 0.2, "personal_steps": 3}),
     "cfl-s": (CflS, {"eps1": 10.0, "eps2": 0.1}),

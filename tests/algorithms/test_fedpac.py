@@ -13,7 +13,7 @@ import clove
 from clove.algorithms import FedPac
 from clove.algorithms.combining import combining_weights, feature_statistics
 from clove.algorithms.fedpac import FedPacState, models_for
-from clove.algorithms.prototypes import PrototypeLoss
+from clove.algorithms.prototypes import PrototypeLoss, averaged_prototypes
 from clove.data import ClientData
 from clove.errors import CloveError, CloveWarning
 from clove.federation import Sequential, Summaries, Summary, Trained, Vectorized
@@ -157,6 +157,18 @@ def test_a_round_trains_heads_then_bodies_and_mixes_heads(engine_type):
         torch.testing.assert_close(states[1].models[name], mean)
     for name in heads.models:
         assert torch.equal(states[1].models[name], states[0].models[name])
+
+
+@pytest.mark.parametrize("by", ["samples", "clients"])
+def test_centroids_count_by_samples_or_by_clients(by):
+    engine = Sequential(some_clients([6, 3, 4]), dense)
+    told, states = play(engine, FedPac(setup(3), prototype_average=by), [[0, 1, 2]])
+    means = told[0][-1][1]
+    assert (
+        states[1].prototypes["prototypes"].equal(averaged_prototypes({}, means, by)["prototypes"])
+    )
+    other = averaged_prototypes({}, means, "clients" if by == "samples" else "samples")
+    assert not states[1].prototypes["prototypes"].equal(other["prototypes"])
 
 
 def test_clients_that_do_not_take_part_keep_their_heads():

@@ -206,6 +206,8 @@ def test_a_narrow_terminal_does_without_the_columns_least_missed(
     titles = printed(long_runs(3), width).replace("accuracy %", "accuracy").split("seconds")[0]
     missing = [t for t in everything if t.split()[0] not in titles.split() and t != "seconds"]
     assert missing == gone
+    named = f"no room here for {', '.join(gone)}" in printed(long_runs(3), width)
+    assert named == bool(gone)
 
 
 def test_the_best_stands_out_in_a_terminal() -> None:

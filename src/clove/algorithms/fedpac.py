@@ -13,6 +13,7 @@ from clove.algorithms.grouped import check_names
 from clove.algorithms.local import KEPT
 from clove.algorithms.one_model import first_model
 from clove.algorithms.prototypes import (
+    AVERAGES,
     averaged_prototypes,
     check_classes,
     set_aside_not_finite,
@@ -78,8 +79,11 @@ class FedPac(Algorithm[FedPacState]):
         `local_epochs`; 5 in the authors' code.
     head_learning_rate : the head's learning rate; 0.1 in the authors' code (with SGD, and 0.01 for
         the body). None: the run's, as in PFLlib.
-    least_weight : weights of heads below it are cut off; 0.001 in the authors' code and PFLlib
-        (which leave the sum below one), 0 in the paper.
+    least_weight : weights of heads below it are cut off, and the others made to sum to one, as in
+        the authors' code; 0.001 there and in PFLlib (which leaves the sum below one), 0 in the
+        paper.
+    prototype_average : clients' centroids of a class count by "samples" of it (the paper), or all
+        the same, by "clients" (PFLlib).
     measured : the "combined" model, averaged body and mixed head (the paper's personal model,
         PFLlib), or the client's as "trained", before the server's step.
     indices : "corrected", or "pfllib". PFLlib's server, which CLoVE's authors compared with, has
@@ -88,7 +92,8 @@ class FedPac(Algorithm[FedPacState]):
         mixed already.
 
     Statistics are taken with the body as it was sent, as in the authors' code, centroids with the
-    trained one. In the first round there are no centroids to align with.
+    trained one. In the first round there are no centroids to align with, and later a class without
+    one is not aligned (the authors' code draws it to the client's own).
 
     References
     ----------
@@ -100,6 +105,7 @@ class FedPac(Algorithm[FedPacState]):
     head_epochs: int = 1
     head_learning_rate: float | None = None
     least_weight: float = 0.0
+    prototype_average: str = "samples"
     measured: str = "combined"
     indices: str = "corrected"
 
@@ -108,7 +114,8 @@ class FedPac(Algorithm[FedPacState]):
     personal = True
 
     def __post_init__(self) -> None:
-        check_names(self, {"measured": MEASURED, "indices": INDICES})
+        known = {"measured": MEASURED, "indices": INDICES, "prototype_average": AVERAGES}
+        check_names(self, known)
         if not self.alignment_weight >= 0:
             raise CloveError(f"alignment_weight must not be negative, not {self.alignment_weight}")
         if self.head_epochs < 1:
@@ -172,7 +179,7 @@ class FedPac(Algorithm[FedPacState]):
         after = replace(
             self._combined(state, heads, set_aside_not_finite(statistics)),
             models=averaged(state.models, bodies),
-            prototypes=averaged_prototypes(state.prototypes, means),
+            prototypes=averaged_prototypes(state.prototypes, means, self.prototype_average),
             round=state.round + 1,
         )
         return Outcome(after, bodies.clients, bodies.clients)

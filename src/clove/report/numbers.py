@@ -55,3 +55,12 @@ def megabytes(value: float, *others: float) -> str:
         if value >= size:
             return f"{' ± '.join(f'{one / size:.1f}' for one in (value, *others))} {unit}"
     return f"{' ± '.join(f'{one:.0f}' for one in (value, *others))} B"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "round"), counted(20, "round")
+    ('1 round', '20 rounds')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -172,14 +172,21 @@ def _failed(table: pd.DataFrame) -> list[str]:
 def as_rich(table: pd.DataFrame, title: str, width: int | None = None) -> Group:
     """Return the table for a terminal, and below it the errors.
 
-    Where it is too wide, columns that can be spared are left out rather than figures cut.
+    Where it is too wide, columns that can be spared are left out and named; no figure is cut.
     """
-    shown = _drawn(table, title)
-    for number in range(1, 1 + len(SPARE)):
-        if width is None or Console(width=1000).measure(shown).maximum <= width:
-            break
-        shown = _drawn(table, title, without=SPARE[:number])
-    return Group(shown, *(Text(line, style="red") for line in _failed(table)))
+    shown, without = _drawn(table, title), 0
+    while without < len(SPARE) and not _fits(shown, width):
+        without += 1
+        shown = _drawn(table, title, without=SPARE[:without])
+    there, left = (cells(table, some)[0] for some in ((), SPARE[:without]))
+    missing = [name for name in there if name not in left]
+    words = f"no room here for {', '.join(missing)}: a wider terminal shows all columns"
+    notes = [Text(words, style="dim")] if missing else []
+    return Group(shown, *notes, *(Text(line, style="red") for line in _failed(table)))
+
+
+def _fits(shown: Table, width: int | None) -> bool:
+    return width is None or Console(width=1000).measure(shown).maximum <= width
 
 
 def _drawn(table: pd.DataFrame, title: str, without: Collection[str] = ()) -> Table:

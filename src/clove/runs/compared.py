@@ -10,6 +10,7 @@ import pandas as pd
 
 from clove.algorithms import find_algorithm
 from clove.folders import ERRORS, PICTURE, TABLE, plain_errors, write_atomically
+from clove.report.numbers import counted
 from clove.report.tables import (
     as_latex,
     as_markdown,
@@ -62,7 +63,7 @@ class Comparison:
         """What was compared on."""
         one = self.summaries[0]
         what = data_title(one["dataset"], one["mixing"])
-        return f"{what}: {one['clients']} clients, {one['rounds']} rounds"
+        return f"{what}: {one['clients']} clients, {counted(one['rounds'], 'round')}"
 
     def rich_table(self, width: int | None = None) -> Group:
         """Return the table for a terminal of that width."""

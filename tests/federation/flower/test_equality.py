@@ -35,7 +35,14 @@ CASES: dict[str, dict[str, Any]] = {
     "local": {"algorithm": "local"},
     "fedprox": {"algorithm": "fedprox", "rounds": 2},
     "per-fedavg": {"algorithm": "per-fedavg", "rounds": 2},
+    "per-fedavg, hessian-free": {
+        **{"algorithm": "per-fedavg", "meta_gradient": "hessian-free", "rounds": 2},
+    },
     "cfl-s": {"algorithm": "cfl-s", "eps1": 10.0, "eps2": 0.1, "participation": 0.6},
+    "cfl-s, as published": {
+        **{"algorithm": "cfl-s", "eps1": 10.0, "eps2": 0.1, "indices": "as-published"},
+        "rounds": 3,
+    },
     "cfl-s, momentum is kept": {
         **{"algorithm": "cfl-s", "optimizer": "sgd", "momentum": 0.9, "keep_momentum": True},
         **{"learning_rate": 0.1, "learning_rate_decay": 0.9, "participation": 0.6},
@@ -53,6 +60,10 @@ CASES: dict[str, dict[str, Any]] = {
     "fedpac": {"algorithm": "fedpac", "rounds": 3},
     "fedpac, some take part": {
         **{"algorithm": "fedpac", "participation": 0.5, "measured": "trained", "rounds": 3},
+    },
+    "fedpac, by PFLlib": {
+        **{"algorithm": "fedpac", "indices": "pfllib", "prototype_average": "clients"},
+        "rounds": 2,
     },
     "pacfl": {"algorithm": "pacfl", "rounds": 2},
     "pacfl, of classes, few participants": {
