@@ -83,6 +83,26 @@ def test_a_process_whose_device_fails_makes_way_for_another(tmp_path: Path) -> N
 
 
 @dataclass(frozen=True)
+class Telling(Stack):
+    """A stack that notes how many threads its process has."""
+
+    def settings(self, seed: int) -> Settings:
+        """Leave a note."""
+        (self.folder / f"{self.cell.key}.threads").write_text(str(torch.get_num_threads()))
+        return super().settings(seed)
+
+
+def test_processes_share_the_cores(tmp_path: Path) -> None:
+    stacks = [
+        Telling(one.cell, one.reading, one.seeds, tmp_path)
+        for one in replace(CHOICE, seeds=1).stacks([TINY], tmp_path)
+    ]
+    run_stacks(stacks, Results(tmp_path / "results"), Quiet(), workers=3)
+    told = {int(file.read_text()) for file in tmp_path.glob("*.threads")}
+    assert told == {max((os.cpu_count() or 1) // 3, 1)}
+
+
+@dataclass(frozen=True)
 class Slow(Stack):
     """A stack that takes long before its first round."""
 

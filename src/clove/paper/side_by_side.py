@@ -16,6 +16,9 @@ from multiprocessing import get_context
 from threading import Timer
 from typing import Any
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from clove.paper.choice import Stack
 from clove.paper.making import Made, Tell, make
 from clove.paper.pace import Queue
@@ -150,7 +153,16 @@ _among = 1  # how many processes share the machine
 def _begin_worker(news: Any, among: int) -> None:
     global _news, _among
     _news, _among = news, among
+    _share_cores(among)
     warnings.simplefilter("ignore")  # what there is to say stands in the runs' folders
+
+
+def _share_cores(among: int) -> None:
+    """Keep to a part of the cores: threads of all processes on all cores wait for each other."""
+    mine = max((os.cpu_count() or 1) // among, 1)
+    torch.set_num_threads(mine)
+    threadpool_limits(mine)  # of libraries that are loaded,
+    os.environ["OMP_NUM_THREADS"] = str(mine)  # and of those that will be
 
 
 def _work(stack: Stack, keep_models: bool, until: float | None) -> Made:
