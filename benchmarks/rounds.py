@@ -162,7 +162,7 @@ def rows_of(name: str, given: argparse.Namespace, device: torch.device) -> list[
                     "threads": result.settings.threads,
                     "group": result.settings.group_size,
                     **phases,
-                    **floor_of(shape, device, precision),
+                    **(floor_of(shape, device, precision) if algorithm == "clove" else {}),
                     "rounds": rounds,
                     **{key: value for key, value in made.items() if key != "engine_reason"},
                     **origin(),

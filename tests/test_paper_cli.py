@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from clove.cli import app
@@ -81,6 +82,24 @@ def test_run_then_status_then_nothing_is_missing(here: Path) -> None:
     more = works("run", "E99", "--seeds", "2", "--missing", "--no-extras", *HERE, *QUICK)
     assert "2 of 2 cells are done" in more
     assert "CLoVE, log losses" in works("tables", "E99", "--results", "results")
+
+
+def test_some_rows_are_made_by_their_names(here: Path) -> None:
+    row = ("--row", "CLoVE, log losses")
+    assert "1 of 1 cells are done" in works("run", "tiny", "--seeds", "1", *row, *HERE, *QUICK)
+    assert "did you mean 'CLoVE, log losses'?" in refuses(
+        "run", "tiny", "--row", "CLoVE log losses"
+    )
+
+
+def test_a_device_that_fails_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise torch.AcceleratorError("CUDA error: unknown error\nCompile with TORCH_USE_CUDA_DSA")
+
+    monkeypatch.setattr("clove.paper.experiment.find_experiments", fail)
+    said = refuses("run", "tiny")
+    assert "the GPU failed" in said
+    assert said.endswith("CUDA error: unknown error")
 
 
 def test_what_there_is_no_time_for_is_counted_and_no_failure(here: Path) -> None:

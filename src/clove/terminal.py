@@ -16,6 +16,14 @@ from clove.errors import CloveError, CloveWarning
 
 out = Console()
 err = Console(stderr=True)
+# Errors of torch, by their names: to load it takes a second.
+OF_THE_DEVICE = {
+    "AcceleratorError": (
+        "the GPU failed. That is the machine's doing, or an index or a class out of range in a "
+        "network or loss of your own, which --device cpu would name"
+    ),
+    "OutOfMemoryError": "memory does not suffice: try a smaller --memory or batch_size",
+}
 _told: set[str] = set()  # what this command has warned of
 
 
@@ -50,8 +58,18 @@ def plain_words() -> Iterator[None]:
         try:
             yield
         except CloveError as error:
-            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            _say_wrong(str(error))
             raise typer.Exit(1) from None
+        except RuntimeError as error:
+            if type(error).__name__ not in OF_THE_DEVICE:
+                raise
+            first, what = str(error).partition("\n")[0], OF_THE_DEVICE[type(error).__name__]
+            _say_wrong(f"{what}: {first}")
+            raise typer.Exit(1) from None
+
+
+def _say_wrong(what: str) -> None:
+    err.print(f"[bold red]error:[/] {escape(what)}", soft_wrap=True)
 
 
 def note(remark: str | None) -> None:

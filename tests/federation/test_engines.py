@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 import torch
+from torch import nn
 
 from clove.errors import CloveError, TooLittleMemory
 from clove.federation import LocalTraining, Sequential, Vectorized, engines
@@ -139,9 +141,40 @@ def test_a_part_of_a_gpus_memory_is_that_of_the_gpu_in_use(monkeypatch):
     try:
         share_memory(4, torch.device("cuda"))
         share_memory(2, torch.device("cuda", 3))
+        assert parts == {1: pytest.approx(95 / 400), 3: pytest.approx(97 / 200)}
     finally:
-        share_memory(1, torch.device("cpu"))
-    assert parts == {1: pytest.approx(95 / 400), 3: pytest.approx(97 / 200)}
+        share_memory(1, torch.device("cuda"))
+    assert parts[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("layer", "precision", "tried"),
+    [
+        (nn.Conv2d(1, 6, 3, padding=1), "tf32", True),
+        (nn.Conv2d(1, 6, 3, padding=1), "bf16", True),
+        (nn.Conv2d(1, 6, 3, padding=1), "fp32", False),  # no tensor cores for that
+        (nn.Conv2d(1, 64, 3, stride=2, padding=1), "tf32", False),  # which tiles cannot do
+        (nn.Identity(), "tf32", False),
+    ],
+    ids=str,
+)
+def test_tiles_are_tried_where_they_suit(monkeypatch, layer, precision, tried):
+    monkeypatch.setattr(engines, "can_tile", lambda device, dtype: True)
+    network = nn.Sequential(layer, nn.Flatten(), nn.LazyLinear(3))
+    network(torch.zeros(2, 1, 4, 4))
+    engine = Vectorized(some_clients(shape=(1, 4, 4)), classification(lambda: deepcopy(network)))
+    engine.precision = precision
+    trial = Trial(engine, TRAINING, 4, 0, None, -1, "auto")
+    assert trial._worth_trying([KERNELS[-1]], 4) is tried
+
+
+def test_a_device_that_fails_in_training_is_not_blamed_on_the_network():
+    engine = Vectorized(some_clients(), classification(lambda: nn.Linear(4, 3)))
+    for error in (torch.AcceleratorError("CUDA error"), RuntimeError("CUDNN_STATUS_INTERNAL")):
+        with pytest.raises(type(error), match="CUD"), engine.said_plainly():
+            raise error
+    with pytest.raises(CloveError, match="cannot run this network"), engine.said_plainly():
+        raise RuntimeError("no rule for this")
 
 
 def test_what_a_client_takes_includes_its_layers_outputs():

@@ -72,6 +72,12 @@ def test_what_no_run_could_be_is_refused(asked: dict[str, Any], said: str) -> No
         Choice(**asked).cells(find_experiments(["E1"]))
 
 
+def test_names_that_exclude_each_other_are_no_empty_choice() -> None:
+    with pytest.raises(CloveError, match="no run has all that was asked for"):
+        Choice(rows=["FedProx"], datasets=["cifar10"]).cells(find_experiments(["E1"]))
+    assert Choice().cells(find_experiments(["E6"])) == []
+
+
 def test_rows_are_chosen_by_the_labels_of_the_tables() -> None:
     some = Choice(rows=["CLoVE, trained probes", "IFCA"], datasets=["cifar10"])
     cells = some.cells(find_experiments(["E1"]))

@@ -14,7 +14,7 @@ import torch
 
 from clove.errors import CloveError
 from clove.federation import Vectorized
-from clove.federation.budget import release_memory
+from clove.paper import making
 from clove.paper.choice import Choice, Stack
 from clove.paper.experiment import Experiment
 from clove.paper.results import Recorded, Results
@@ -167,7 +167,16 @@ def test_as_many_workers_share_a_gpu_as_its_memory_suffices_for(
         assert usual_workers("auto") == expected
 
 
-def test_a_stack_leaves_nothing_behind_for_the_next_to_find_room_beside(tmp_path: Path) -> None:
+def test_a_stack_gives_its_memory_back_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+
+    def count(stack: Stack, *rest: object) -> None:
+        left.append(sum(type(one) is Vectorized for one in gc.get_objects()))
+        begin(stack, *rest)
+
+    begin = making._make
+    monkeypatch.setattr(making, "_make", count)
     make(tmp_path, TINY, Quiet())
-    release_memory(torch.device("cpu"))
-    assert not [one for one in gc.get_objects() if type(one) is Vectorized]
+    assert left == [0, 0, 0]

@@ -80,6 +80,10 @@ def test_a_process_whose_device_fails_makes_way_for_another(tmp_path: Path) -> N
     ended = run_stacks([broken], kept, Quiet(), workers=2)
     assert not ended.failures
     assert set(kept.runs["key"]) == {one.cell.key}
+    lasting_failure = deadly(one, 99, tmp_path / "lasting", breaks=True)
+    ended = run_stacks([lasting_failure], Results(tmp_path / "none"), Quiet(), workers=2)
+    [(_, error)] = ended.failures
+    assert "its process died: torch.AcceleratorError: CUDA error: unknown error (see " in error
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.5  # of the free memory, unless told otherwise
 SAID = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")  # where it ran out
+FAILED = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS")  # and where a device did
 OVERHEAD = 10**9  # bytes that a process takes on a GPU for CUDA itself
 
 _part = 1.0  # of the device's memory that is this process's
@@ -40,8 +41,9 @@ def share_memory(processes: int, device: torch.device) -> None:
     global _part
     _part = 1 / processes
     if device.type == "cuda":
-        total = torch.cuda.mem_get_info(device)[1]
-        _part = max(total - (processes + 1) * OVERHEAD, OVERHEAD) / total / processes
+        if processes > 1:
+            total = torch.cuda.mem_get_info(device)[1]
+            _part = max(total - (processes + 1) * OVERHEAD, OVERHEAD) / total / processes
         index = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.set_per_process_memory_fraction(_part, index)  # which a bare "cuda" lacks
 
@@ -59,11 +61,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_machine_error(error: BaseException) -> bool:
-    """Say whether an error is the machine's: memory ran out, or the device failed.
+    """Say whether memory ran out, or the device failed, which then may answer no more.
 
-    It comes up wherever somebody next waits for the device, and says nothing of what is done there.
+    Such an error comes up wherever somebody next waits for the device, whatever is done there: its
+    cause is the machine, or an index out of range in some earlier kernel.
     """
-    return is_out_of_memory(error) or isinstance(error, torch.AcceleratorError)
+    if is_out_of_memory(error) or isinstance(error, torch.AcceleratorError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in FAILED)
 
 
 def release_memory(device: torch.device) -> None:

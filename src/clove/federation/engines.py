@@ -322,10 +322,13 @@ class Trial:
         return size > 1 and (ONE_BY_ONE not in kernels or size <= MOST_ONE_BY_ONE)
 
     def _can_tile(self) -> bool:
-        """Say whether tiles are to be had here, and the network has a convolution they suit."""
+        """Say whether tiles are to be had here, and suit a convolution of the network.
+
+        In single precision they cannot use the tensor cores, and gain nothing.
+        """
         engine = self.engine
         suited = any(one.suits_tiles for one in engine.stack.convolutions)
-        return suited and can_tile(engine.device, engine.dtype)
+        return suited and engine.precision != "fp32" and can_tile(engine.device, engine.dtype)
 
     def _seconds(self, kernels: Sequence[str], size: int) -> float:
         self.engine.stack.use(kernels)
@@ -366,7 +369,7 @@ class Trial:
         engine = self.engine
         cuda = engine.device.type == "cuda"
         parts = (
-            f"7 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
+            f"8 {name} {engine.network!r} {engine.task.name} {engine.train_pool.x.shape[1:]} "
             f"{engine.precision} {self.training} {engine.clients} {engine.group_size} "
             f"{self.kernels} {self.models_at_once} {self.evaluation_kernel} "
             f"{min(self.fits, engine.clients)} {part_of_memory():g} {os.cpu_count()} "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,20 @@ class Choice:
             if in_a_row and selected(cell, wanted) and (self.extras or not cell.extra):
                 known = found.get(cell.key)
                 found[cell.key] = known if known and not cell.heat_map else cell
+        if every and not found:
+            raise CloveError(
+                "no run has all that was asked for: fewer of --data, --mixing, --algorithm and "
+                "--row leave some"
+            )
         return [self._with_own(cell) for cell in found.values()]
 
-    def _check_rows(self, known: Iterable[str]) -> None:
+    def _check_rows(self, known: Collection[str]) -> None:
         for row in self.rows:
             if row not in known:
-                raise unknown_name("row", row, known, "`clove paper tables` shows them")
+                near = get_close_matches(row, known, n=1, cutoff=0.5)
+                hint = f": did you mean {near[0]!r}?" if near else "."
+                names = "; ".join(sorted(known))  # which have commas
+                raise CloveError(f"unknown row {row!r}{hint} Known: {names}")
 
     def _with_own(self, cell: Cell) -> Cell:
         """Return a cell with what is set for all: where it says nothing else, fewer rounds too."""

@@ -123,6 +123,18 @@ def _make_room(folder: RunFolder) -> None:
             shutil.rmtree(folder.path / name, ignore_errors=True)
 
 
+def told_since(stack: Stack, moment: float) -> str:
+    """Return how a stack failed in a process that is gone, if it came to writing that down."""
+    path = stack.folder / stack.cell.key / ERRORS
+    try:
+        if path.stat().st_mtime < moment:
+            return ""
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f": {lines[-1]} (see {path})" if lines else ""
+
+
 def in_a_line(stack: Stack, error: BaseException) -> str:
     """Write how a stack failed beside its runs, and say it in a line."""
     path = stack.folder / stack.cell.key / ERRORS

@@ -73,7 +73,7 @@ def run_stacks(
     queue = Queue([]) if ray is not None else _queue(stacks, results, workers, until)
     if ray is not None:
         outcomes = _on_ray(stacks, display.rounds_done, ray, keep_models)
-    elif workers == 1:
+    elif workers == 1 and not _on_gpu(stacks):  # which may fail, and takes its process with it
         outcomes = _one_by_one(queue, display.rounds_done, keep_models)
     else:
         outcomes = side_by_side(queue, display.rounds_done, workers, keep_models)
@@ -113,6 +113,12 @@ def _queue(stacks: Sequence[Stack], results: Results, workers: int, until: float
         return Queue(stacks)
     device = find_device(str(stacks[0].cell.settings.get("device", "auto")))
     return Queue(stacks, Pace.here(device, results), longest_first=workers > 1, until=until)
+
+
+def _on_gpu(stacks: Sequence[Stack]) -> bool:
+    return any(
+        find_device(str(one.cell.settings.get("device", "auto"))).type == "cuda" for one in stacks
+    )
 
 
 def _one_by_one(queue: Queue, tell: Tell, keep_models: bool) -> Iterator[tuple[Stack, Made]]:

@@ -20,7 +20,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from clove.paper.choice import Stack
-from clove.paper.making import Made, Tell, make
+from clove.paper.making import Made, Tell, make, told_since
 from clove.paper.pace import Queue
 
 TRIES = 2  # of a stack whose process dies
@@ -38,6 +38,7 @@ class Seat:
         self.keep_models, self.among = keep_models, among
         self.stack: Stack | None = None
         self.told = 0  # rounds of this stack
+        self.begun = 0.0
         self._context = get_context("spawn")  # a forked process cannot use a GPU
         self._pool: ProcessPoolExecutor | None = None
         self._news: Any = None
@@ -49,7 +50,7 @@ class Seat:
             self._news = self._context.SimpleQueue()
             beginning = (self._news, self.among)
             self._pool = ProcessPoolExecutor(1, self._context, _begin_worker, beginning)
-        self.stack, self.told = stack, 0
+        self.stack, self.told, self.begun = stack, 0, time.time()
         self.doing = self._pool.submit(_work, stack, self.keep_models, until)
 
     def hear(self, tell: Tell) -> None:
@@ -66,7 +67,7 @@ class Seat:
         error = self.doing.exception()
         if isinstance(error, BrokenProcessPool):
             self.leave()
-            return stack, None, f"its process died: {error}"
+            return stack, None, f"its process died{told_since(stack, self.begun) or f': {error}'}"
         if error is not None:
             return stack, Made(error=f"{type(error).__name__}: {error}"), ""
         return stack, self.doing.result(), ""
