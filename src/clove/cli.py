@@ -354,13 +354,14 @@ def _live_table(quiet: bool) -> Iterator[LiveTable]:
 
 def _show_times(rows: list[dict[str, Any]], title: str) -> None:
     phases = ("losses", "training", "server", "evaluation")
-    table = Table("engine", "rounds/s", "ms a round", *phases, "times", title=title)
+    table = Table("engine", "threads", "rounds/s", "ms a round", *phases, "times", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
         name = row["asked"] if row["asked"] == row["engine"] else f"auto: {row['engine']}"
         times = [f"{1e3 * row[phase]:.1f}" for phase in ("seconds", *phases)]
-        table.add_row(name, f"{row['rounds_per_second']:.1f}", *times, f"{row['times']:.1f}")
+        rate, ratio = f"{row['rounds_per_second']:.1f}", f"{row['times']:.1f}"
+        table.add_row(name, str(row["threads"]), rate, *times, ratio)
     roomy().print(table)
     last = rows[-1]
     out.print(f"{last['machine']}, torch {last['torch']}, {last['precision']}", soft_wrap=True)
