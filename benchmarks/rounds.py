@@ -177,7 +177,8 @@ def tables(runs: pd.DataFrame) -> str:
     lines = [
         "Medians over rounds after the first three (of slow works one), milliseconds. Made on "
         f"{first['machine']} with torch {first['torch']}, clove {first['clove']}, {made}, by "
-        "`benchmarks/rounds.py`. Data are made up.",
+        "`benchmarks/rounds.py`. Data are made up. The floor is by the rates of a large matrix "
+        "product and a large copy; a library's convolutions may be quicker than that product.",
         "",
         "| federation | method | engine | a round | losses | training | server | evaluation | "
         "floor | times sequential |",
