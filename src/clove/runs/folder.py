@@ -2,8 +2,9 @@
 
 Files appear whole or not at all. After a kill at any moment the checkpoint says how many rounds are
 done, and lines beyond it are dropped. To wait for a busy disk takes longer than many a round, so
-that this is done once a second, and between a checkpoint stands beside the one that is on the disk: what
-a kill of the process costs is the round under way, and if the machine goes down the last second.
+that this is done once a second, and in between a checkpoint stands beside the one that is on the
+disk: what a kill of the process costs is the round under way, and if the machine goes down the last
+second.
 """
 
 from __future__ import annotations
