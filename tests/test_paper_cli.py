@@ -92,14 +92,26 @@ def test_some_rows_are_made_by_their_names(here: Path) -> None:
     )
 
 
-def test_a_device_that_fails_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.AcceleratorError("CUDA error: unknown error\nCompile with DSA"), "the GPU failed"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), "the GPU failed"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "memory does not suffice"),
+        (torch.AcceleratorError("CUDA error: out of memory"), "memory does not suffice"),
+    ],
+    ids=str,
+)
+def test_what_the_machine_fails_in_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, error: RuntimeError, said: str
+) -> None:
     def fail(*_: object) -> None:
-        raise torch.AcceleratorError("CUDA error: unknown error\nCompile with TORCH_USE_CUDA_DSA")
+        raise error
 
     monkeypatch.setattr("clove.paper.experiment.find_experiments", fail)
-    said = refuses("run", "tiny")
-    assert "the GPU failed" in said
-    assert said.endswith("CUDA error: unknown error")
+    told = refuses("run", "tiny")
+    assert said in told
+    assert told.endswith(str(error).splitlines()[0])
 
 
 def test_what_there_is_no_time_for_is_counted_and_no_failure(here: Path) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# What torch's errors say where memory ran out, and where a device failed.
+OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+DEVICE_FAILED = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS")
+
 
 class CloveError(Exception):
     """Something the user can mend: the message says what and how."""

@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from clove.errors import CloveError, CloveWarning
+from clove.errors import DEVICE_FAILED, OUT_OF_MEMORY, CloveError, CloveWarning
 
 out = Console()
 err = Console(stderr=True)
-# Errors of torch, by their names: to load it takes a second.
-OF_THE_DEVICE = {
-    "AcceleratorError": (
+# What stands in errors of torch that are the machine's, and what to do about them.
+OF_THE_MACHINE = {
+    OUT_OF_MEMORY: "memory does not suffice: try a smaller --memory or batch_size",
+    DEVICE_FAILED: (
         "the GPU failed. That is the machine's doing, or an index or a class out of range in a "
         "network or loss of your own, which --device cpu would name"
     ),
-    "OutOfMemoryError": "memory does not suffice: try a smaller --memory or batch_size",
 }
 _told: set[str] = set()  # what this command has warned of
 
@@ -61,10 +61,14 @@ def plain_words() -> Iterator[None]:
             _say_wrong(str(error))
             raise typer.Exit(1) from None
         except RuntimeError as error:
-            if type(error).__name__ not in OF_THE_DEVICE:
+            what = [
+                said
+                for words, said in OF_THE_MACHINE.items()
+                if any(w in str(error) for w in words)
+            ]
+            if not what:
                 raise
-            first, what = str(error).partition("\n")[0], OF_THE_DEVICE[type(error).__name__]
-            _say_wrong(f"{what}: {first}")
+            _say_wrong(f"{what[0]}: {str(error).splitlines()[0]}")
             raise typer.Exit(1) from None
 
 

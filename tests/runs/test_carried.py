@@ -59,3 +59,21 @@ def test_a_checkpoint_arrives_after_what_it_speaks_of_and_the_summary_last(
     names = ["summary.json", "checkpoint.safetensors", "metrics.jsonl", "settings.toml"]
     put(tmp_path, dict.fromkeys(names, b""))
     assert order == ["settings.toml", "metrics.jsonl", "checkpoint.safetensors", "summary.json"]
+
+
+def test_a_checkpoint_that_is_gone_where_it_comes_from_goes_once_the_newer_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recent = tmp_path / "checkpoint-recent.safetensors"
+    put(tmp_path, {recent.name: b"4"})
+
+    def killed(path: Path, _: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(carried, "write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            put(tmp_path, {"checkpoint.safetensors": b"5"})
+    assert recent.exists()
+    put(tmp_path, {"checkpoint.safetensors": b"5"})
+    assert not recent.exists()

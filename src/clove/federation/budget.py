@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clove.errors import CloveError, TooLittleMemory
+from clove.errors import DEVICE_FAILED, OUT_OF_MEMORY, CloveError, TooLittleMemory
 from clove.federation.questions import LocalTraining
 
 if TYPE_CHECKING:
     from clove.federation.vectorized import Vectorized
 
 SHARE = 0.5  # of the free memory, unless told otherwise
-SAID = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")  # where it ran out
-FAILED = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS")  # and where a device did
 OVERHEAD = 10**9  # bytes that a process takes on a GPU for CUDA itself
 
 _part = 1.0  # of the device's memory that is this process's
@@ -57,7 +55,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Say whether memory ran out, on the device or on the host."""
     if isinstance(error, (TooLittleMemory, MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in SAID)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
 
 
 def is_machine_error(error: BaseException) -> bool:
@@ -68,7 +66,7 @@ def is_machine_error(error: BaseException) -> bool:
     """
     if is_out_of_memory(error) or isinstance(error, torch.AcceleratorError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in FAILED)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in DEVICE_FAILED)
 
 
 def release_memory(device: torch.device) -> None:

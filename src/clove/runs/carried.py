@@ -39,10 +39,10 @@ class Carrier:
 def put(folder: Path, files: Files) -> None:
     """Write files into a folder so that it can be resumed whenever this is interrupted."""
     with plain_errors(folder):
-        if CHECKPOINT in files and RECENT not in files:
-            (folder / RECENT).unlink(missing_ok=True)  # as where it comes from
         for name in sorted(files, key=lambda name: (ORDER.get(name, 1), name)):
             write_atomically(folder / name, files[name])
+        if CHECKPOINT in files and RECENT not in files:
+            (folder / RECENT).unlink(missing_ok=True)  # as where it comes from
 
 
 def _files(folder: Path) -> list[Path]:
